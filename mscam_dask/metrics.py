@@ -21,17 +21,6 @@ from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
 from mscam_dask.errors import DataError
 
-__all__ = [
-    "PartitionScores",
-    "adjusted_rand_index",
-    "clustering_accuracy",
-    "matched_labels",
-    "normalized_mutual_information",
-    "pairwise_f_score",
-    "purity",
-    "score_partition",
-]
-
 
 @dataclass(frozen=True)
 class PartitionScores:
@@ -39,12 +28,35 @@ class PartitionScores:
 
     Attributes
     ----------
-    accuracy, normalized_mutual_information, purity, pairwise_f_score : float
-        In [0, 1].
+    accuracy : float
+        In [0, 1]: share of samples in agreement with the best one-to-one assignment of clusters
+        to classes [1]_. Samples of clusters without a class, and of classes without a cluster,
+        disagree.
+    normalized_mutual_information : float
+        In [0, 1]: 2 I(T; P) / (H(T) + H(P)) [2]_, 0 when only one of the partitions has a single
+        cluster. Other means of the entropies (geometric, maximum) give other values: compare only
+        with published values of the same mean.
     adjusted_rand_index : float
-        In [-0.5, 1]; 0 is the expectation of a random partition.
+        In [-0.5, 1]: agreement on pairs of samples, corrected for chance [3]_; 0 is the
+        expectation of a random partition.
+    purity : float
+        In [0, 1]: share of samples that belong to the most frequent class of their cluster. Not
+        symmetric, never below the accuracy, and 1 when every sample is its own cluster: compare
+        only partitions with the same number of clusters.
+    pairwise_f_score : float
+        In [0, 1]: harmonic mean of precision and recall over pairs of samples in the same
+        cluster, ``2 |T ∩ P| / (|T| + |P|)``; 1 when neither partition has such a pair.
     n_samples, n_classes, n_clusters : int
         Number of samples, of distinct reference labels, and of distinct labels.
+
+    References
+    ----------
+    .. [1] H. W. Kuhn, "The Hungarian method for the assignment problem", 1955,
+       doi:10.1002/nav.3800020109.
+    .. [2] N. X. Vinh, J. Epps, J. Bailey, "Information theoretic measures for clusterings
+       comparison", JMLR 11, 2010, https://jmlr.org/papers/v11/vinh10a.html.
+    .. [3] L. Hubert, P. Arabie, "Comparing partitions", Journal of Classification 2, 1985,
+       doi:10.1007/BF01908075.
     """
 
     accuracy: float
@@ -85,58 +97,8 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     )
 
 
-def clustering_accuracy(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Share of samples in agreement with the best one-to-one assignment of clusters to classes.
-
-    Samples of clusters without a class, and of classes without a cluster, disagree.
-
-    Notes
-    -----
-    A linear assignment on the contingency table (n_classes × n_clusters).
-
-    References
-    ----------
-    H. W. Kuhn, "The Hungarian method for the assignment problem", 1955,
-    doi:10.1002/nav.3800020109.
-
-    Examples
-    --------
-    >>> clustering_accuracy([0, 0, 1, 1], [5, 5, 5, 3])
-    0.75
-    """
-    return score_partition(labels_true, labels_pred).accuracy
-
-
-def normalized_mutual_information(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Mutual information divided by the arithmetic mean of the two entropies.
-
-    1 when both partitions have a single cluster, 0 when only one of them has.
-
-    Notes
-    -----
-    2 I(T; P) / (H(T) + H(P)). Other means (geometric, maximum) give other values: compare only
-    with published values of the same mean.
-
-    References
-    ----------
-    N. X. Vinh, J. Epps, J. Bailey, "Information theoretic measures for clusterings comparison",
-    JMLR 11, 2010, https://jmlr.org/papers/v11/vinh10a.html.
-
-    Examples
-    --------
-    >>> normalized_mutual_information([0, 0, 1, 1], [1, 1, 0, 0])
-    1.0
-    """
-    return score_partition(labels_true, labels_pred).normalized_mutual_information
-
-
 def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Agreement on pairs of samples, corrected for chance.
-
-    References
-    ----------
-    L. Hubert, P. Arabie, "Comparing partitions", Journal of Classification 2, 1985,
-    doi:10.1007/BF01908075.
+    """Agreement of two partitions on pairs of samples, corrected for chance.
 
     Examples
     --------
@@ -144,38 +106,6 @@ def adjusted_rand_index(labels_true: ArrayLike, labels_pred: ArrayLike) -> float
     -0.5
     """
     return score_partition(labels_true, labels_pred).adjusted_rand_index
-
-
-def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Share of samples that belong to the most frequent class of their cluster.
-
-    Not symmetric, never below the accuracy, and 1 when every sample is its own cluster: compare
-    only partitions with the same number of clusters.
-
-    Examples
-    --------
-    >>> purity([0, 0, 1, 1], [0, 0, 0, 1])
-    0.75
-    """
-    return score_partition(labels_true, labels_pred).purity
-
-
-def pairwise_f_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Harmonic mean of precision and recall over pairs of samples in the same cluster.
-
-    1 when neither partition has such a pair.
-
-    Notes
-    -----
-    ``2 |T ∩ P| / (|T| + |P|)``, where T and P are the pairs i < j with equal labels in either
-    partition.
-
-    Examples
-    --------
-    >>> pairwise_f_score([0, 0, 1, 1], [0, 0, 1, 2])
-    0.6666666666666666
-    """
-    return score_partition(labels_true, labels_pred).pairwise_f_score
 
 
 def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:

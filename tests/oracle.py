@@ -15,10 +15,9 @@ import scipy.linalg
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.orthonormal import polar_factor
+from mscam_dask.linalg.orthonormal import polar_factor, power_steps
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.types.parameters import AdmmSettings
-from tests.stiefel import stiefel_quadratic
 
 Array = NDArray[np.float64]
 
@@ -130,14 +129,19 @@ def w_step(problem: DenseProblem, F: Array, state: DenseState, *, max_iterations
     linear = eta * (F - state.Y / state.penalty)
     if problem.slips.closed_w_step:
         return closed_w_step(problem.laplacian, linear / eta, eta)
-    result = stiefel_quadratic(
+    point = power_steps(
         H.T @ problem.laplacian @ H,
         H.T @ linear,
         H.T @ state.W,
-        max_iterations=max_iterations,
+        n_steps=max_iterations,
         largest_eigenvalue=problem.eigenvalue_bound,
     )
-    return np.asarray(H @ result.point)
+    return np.asarray(H @ point)
+
+
+def stiefel_objective(quadratic: Array, linear: Array, point: Array) -> float:
+    """tr(wᵀLw) − 2 tr(wᵀE)."""
+    return float(np.sum(point * (quadratic @ point)) - 2.0 * np.sum(point * linear))
 
 
 def closed_w_step(laplacian: Array, target: Array, eta: float) -> Array:

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 from mscam_dask import MSCAM, Constants, plot
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.metrics import clustering_accuracy
+from mscam_dask.metrics import score_partition
 from mscam_dask.plot.pictures import CLUSTER_COLORS
 from tests.synthetic import gaussian_views
 
@@ -129,7 +129,7 @@ def test_counts_of_the_confusion(model: MSCAM) -> None:
     np.testing.assert_allclose(shares, counts / counts.sum(axis=1, keepdims=True))
     written = {text.get_position(): int(text.get_text()) for text in ax.texts}
     assert written == {(j, i): n for (i, j), n in np.ndenumerate(counts) if n}
-    assert np.trace(counts) == N * clustering_accuracy(TRUTH, model.labels_)
+    assert np.trace(counts) == N * score_partition(TRUTH, model.labels_).accuracy
     with pytest.raises(DataError):
         plot.confusion(model, [0, 1, 2])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mscam_dask.cli.errors import handle_errors
-from mscam_dask.cli.options import Extension, execution_options, file_options, with_options
+from mscam_dask.cli.options import execution_options, file_options, with_options
 from mscam_dask.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def sweep(pipeline: Path, **options: Any) -> int:
     return run_file("sweep", read_document(pipeline), **options)
 
 
-class _Experiments(Extension):
+class _Experiments:
     """Experiments as an extension of the command line."""
 
     commands = (compare, sweep)

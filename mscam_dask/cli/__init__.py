@@ -31,18 +31,15 @@ class _Commands(click.Group):
     """Commands of this module and of extensions."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted([*super().list_commands(context), *_added_commands()])
+        for extension in installed_extensions():
+            for command in extension.commands:
+                self.add_command(command)
+        return super().list_commands(context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        return super().get_command(context, name) or _added_commands().get(name)
-
-
-def _added_commands() -> dict[str, click.Command]:
-    return {
-        str(command.name): command
-        for extension in installed_extensions()
-        for command in extension.commands
-    }
+        if name not in self.commands:
+            self.list_commands(context)
+        return super().get_command(context, name)
 
 
 @click.group(cls=_Commands, context_settings=_CONTEXT)
@@ -208,7 +205,7 @@ def describe() -> None:
     type=PATH,
     help="File to write; default: report.html in the directory.",
 )
-@key_option(ReportTable, "columns", type=PATH, metavar="FILE")
+@key_option(ReportTable, "columns", type=PATH)
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @lazy_command("mscam_dask.cli.results:report_run")
 def report() -> None:

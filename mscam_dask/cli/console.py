@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.data.views.sources import RowSource, recorded_digest
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.monitor.messages import format_setting, plural, printable
 from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.monitor.run_record import DataRecord, FitRecord
@@ -25,10 +26,8 @@ _SHORT = 16  # hexadecimal digits of a digest
 
 def results_console() -> Console:
     """Return the console for results: standard output, without markup."""
-    console = Console(markup=False, highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, width=_FILE_WIDTH)
-    return console
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    return Console(markup=False, highlight=False, width=width)
 
 
 def show(console: Console, *parts: RenderableType) -> None:
@@ -152,7 +151,7 @@ def stored_views_table(views: Sequence[RowSource], *, digests: bool = False) -> 
     rows = []
     for view in views:
         size = map(str, view.shape)
-        digest = recorded_digest(view)[:_SHORT]
+        digest = view.recorded_digest[:_SHORT]
         row = [view.name, *size, view.view_type, view.dtype.name, digest]
         rows.append(row[: len(titles)])
     return table(titles, rows, numbers=("samples", "features"))

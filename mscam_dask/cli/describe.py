@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -169,21 +169,22 @@ def describe_runs(runs: Sequence[StoredRun], unreadable: dict[str, str]) -> list
     return [*parts, key_values([*unreadable.items()])] if unreadable else parts
 
 
+def _cells(values: Iterable[object], form: str) -> list[str]:
+    """Values as texts of a format, "-" for those that are absent."""
+    return ["-" if value is None else form.format(value) for value in values]
+
+
 def _overview(run: StoredRun) -> tuple[str, ...]:
     """State, start, samples, clusters, scores and drift of a run, each "-" where it has none."""
-    record = run.record
-    accuracy = (record.metrics or {}).get("accuracy")
-    score = None if record.fit is None else record.fit.score
-    assessment = None if record.fit is None else record.fit.assessment
+    record, fit = run.record, run.record.fit
+    assessment = fit and fit.assessment
     return (
         run.state,
         record.started[:_TIME].replace("T", " "),
-        "-" if record.data is None else str(record.data.n_samples),
-        "-" if record.fit is None else str(record.fit.n_clusters),
-        "-" if assessment is None else assessment.structure.lower(),
-        "-" if score is None else f"{score:.4f}",
-        "-" if accuracy is None else f"{accuracy:.4f}",
-        "-" if record.drift is None else f"{record.drift.share_moved:.1%}",
+        *_cells([record.data and record.data.n_samples, fit and fit.n_clusters], "{}"),
+        *_cells([assessment and assessment.structure.lower()], "{}"),
+        *_cells([fit and fit.score, (record.metrics or {}).get("accuracy")], "{:.4f}"),
+        *_cells([record.drift and record.drift.share_moved], "{:.1%}"),
     )
 
 
@@ -212,16 +213,10 @@ def show_runs(
 def _comparison(compared: Comparison) -> list[RenderableType]:
     """Return tables of a comparison, whose columns are the runs by number."""
     numbers = [str(index + 1) for index in range(len(compared.names))]
-    shared = [
-        (name, *("-" if value is None else str(value) for value in values))
-        for name, values in compared.settings.items()
-    ]
-    shared += [
-        (name, *("-" if value is None else f"{value:.4g}" for value in values))
-        for name, values in compared.scores.items()
-    ]
+    shared = [(name, *_cells(values, "{}")) for name, values in compared.settings.items()]
+    shared += [(name, *_cells(values, "{:.4g}")) for name, values in compared.scores.items()]
     agreement = [
-        (f"{number} {name}", *("-" if value is None else f"{value:.3f}" for value in row))
+        (f"{number} {name}", *_cells(row, "{:.3f}"))
         for number, name, row in zip(numbers, compared.names, compared.agreement, strict=True)
     ]
     return [

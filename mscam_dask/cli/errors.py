@@ -8,15 +8,15 @@ import functools
 import io
 import logging
 import os
+import resource
 import signal
 import sys
-import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -37,14 +37,7 @@ _ADDRESS_SPACE = 3 * 2**29
 _LIMITS = (MemoryError, ImportError, RuntimeError)
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_PATH_ERRORS = (
-    *_NOT_ALLOWED,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-)
+_NO_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[..., None]:
@@ -59,18 +52,20 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
     def with_messages(*, debug: bool, **options: Any) -> None:
         sys.excepthook = lambda *defect: click.echo(_traceback(*defect), err=True)
         with tolerant_streams():
+            previous = signal.signal(signal.SIGTERM, _terminate)
             try:
-                with _raise_on_sigterm():
-                    _check_address_space()
-                    module, _, name = calls.partition(":")
-                    function = getattr(import_module(module), name) if calls else command
-                    code = function(**options)
-                    sys.stdout.flush()
+                _check_address_space()
+                module, _, name = calls.partition(":")
+                function = getattr(import_module(module), name) if calls else command
+                code = function(**options)
+                sys.stdout.flush()
             except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
                 message, code = _message_of(error)
                 if debug:
                     click.echo(_traceback(type(error), error, error.__traceback__), err=True)
                 click.echo(without_credentials(message, os.environ), err=True)
+            finally:
+                signal.signal(signal.SIGTERM, previous)
         sys.exit(code)
 
     return with_messages
@@ -78,10 +73,6 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
 
 def _check_address_space() -> None:
     """Refuse a limit under which OpenBLAS would end the process, with exit code 1 and no exception."""
-    try:
-        import resource
-    except ImportError:  # no POSIX system
-        return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < _ADDRESS_SPACE:
         raise ClusterError(
@@ -103,56 +94,41 @@ def _message_of(error: BaseException) -> tuple[str, int]:
         if isinstance(error, _Terminated):
             return f"{label} Ended by SIGTERM.", TemporaryFailure.exit_code
         return f"Interrupted. {error}".strip(), EXIT_INTERRUPTED
-    typed = error if isinstance(error, MscamError) else system_limit(error)
+    typed = error if isinstance(error, MscamError) else system_limit(error) or _path_error(error)
     if typed is not None:
         return f"{label} {typed}", typed.exit_code
     if not isinstance(error, OSError):
         raise error
-    message, code = _os_error_message(error)
-    return f"{label} {message}", code
+    return f"{label} {type(error).__name__}: {error}", 1
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM outside of a run, which handles the signal itself."""
-
-
-@contextlib.contextmanager
-def _raise_on_sigterm() -> Iterator[None]:
-    """Raise an exception on SIGTERM, so that the command ends with exit code 75."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    """SIGTERM outside of a run, which handles the signal itself: exit code 75."""
 
 
 def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def _os_error_message(error: OSError) -> tuple[str, int]:
-    """Message with a remedy, and the exit code."""
-    reason = f"{type(error).__name__}: {error}"
-    if not isinstance(error, PermissionError) and error.errno not in _PATH_ERRORS:
-        return reason, 1
+def _path_error(error: BaseException) -> ConfigurationError | None:
+    """Return the typed error for a path that cannot be used; None for other errors."""
+    if not isinstance(error, OSError):
+        return None
+    if error.errno not in (*_NOT_ALLOWED, *_NO_PATH) and not isinstance(error, PermissionError):
+        return None
+    why = error.strerror or f"{type(error).__name__}: {error}"
     if not isinstance(error.filename, str | bytes):
-        return f"{reason}. Check the permissions of this user.", ConfigurationError.exit_code
+        return ConfigurationError(f"{why}. Check the permissions of this user.")
     path = Path(os.fsdecode(error.filename)).absolute()
-    why = error.strerror or reason
-    if error.errno not in _NOT_ALLOWED:
-        return f"{path}: {why}. Check the path.", ConfigurationError.exit_code
-    if path.is_file() and not os.access(path, os.R_OK):
-        message = f"{path} cannot be read: {why}. Change its permissions, or name another file."
-    else:
-        directory = next(place for place in (path, *path.parents) if place.is_dir())
-        message = (
-            f"This user cannot read and write in {directory} ({path.name}: {why}). Change its "
-            "permissions, or give another directory (-o)."
-        )
-    return message, ConfigurationError.exit_code
+    if error.errno in _NO_PATH:
+        return ConfigurationError(f"{path}: {why}. Check the path.")
+    if path.is_file():
+        return ConfigurationError(f"{path}: {why}. Change its permissions, or name another file.")
+    directory = next(place for place in (path, *path.parents) if place.is_dir())
+    return ConfigurationError(
+        f"This user cannot read and write in {directory} ({path.name}: {why}). Change its permissions, or "
+        "give another directory (-o)."
+    )
 
 
 def _traceback(
@@ -163,10 +139,6 @@ def _traceback(
     return without_credentials(lines, os.environ).rstrip()
 
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-
 class _TolerantFile(io.FileIO):
     """File that discards what is written after its first error, which it raises unless a pipe is closed."""
 
@@ -175,7 +147,7 @@ class _TolerantFile(io.FileIO):
         self._ignores_all = ignores_all
         self._is_lost = False
 
-    def write(self, content: ReadableBuffer, /) -> int:
+    def write(self, content: Any, /) -> int:
         if not self._is_lost:
             try:
                 return super().write(content)

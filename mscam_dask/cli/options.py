@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import click
-from msgspec import Struct
+import msgspec
 
-from mscam_dask.pipeline.config.settings import ExecutionTable, convert, texts_of
+from mscam_dask.pipeline.config.settings import ExecutionTable, extras_of, texts_of
 from mscam_dask.types.allowed import allowed_text, allowed_values, annotations_of
-
-if TYPE_CHECKING:
-    from mscam_dask.pipeline.config.toml_document import Document
 
 PATH = click.Path(path_type=Path)
 
@@ -29,19 +26,12 @@ def run_directory(text: str) -> Path:
     return Path(text)
 
 
-_CHECKED = (
-    *("workers", "threads", "memory_limit", "lifetime", "lifetime_stagger"),
-    *("start_timeout", "workers_timeout", "scheduler"),
-)
-_FILES = ("scheduler_file", "tls_ca", "tls_cert", "tls_key")
-
-
 def _checked(annotation: Any) -> Callable[[str], Any]:
     """Return the click type of a key of settings, which converts and checks as these do."""
 
     def value(text: str) -> Any:
         try:
-            return convert(text, annotation, strict=False)
+            return msgspec.convert(text, annotation, strict=False)
         except ValueError as error:
             allowed = allowed_text(annotation, text)
             raise click.BadParameter(f"{text!r}; allowed is {allowed}") from error
@@ -49,14 +39,16 @@ def _checked(annotation: Any) -> Callable[[str], Any]:
     return value
 
 
-def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) -> Option:
+def key_option(table: type[msgspec.Struct], key: str, *names: str, **attributes: Any) -> Option:
     """Return the option of a key of a table of settings, with its text, and its check unless repeatable."""
     annotation, text = annotations_of(table)[key], texts_of(table)[key]
     if "multiple" in attributes:
         text += " Repeatable."
     elif "is_flag" not in attributes:
         attributes = {"type": _checked(annotation), **attributes}
-        if "metavar" not in attributes:
+        if extras_of(annotation).get("path") == "always":
+            attributes["metavar"] = "FILE"
+        elif "metavar" not in attributes:
             text += f" [{allowed_values(annotation)}]"
     flags = names or (f"--{key.replace('_', '-')}",)
     return click.option(*flags, key, help=text.replace("`", ""), **attributes)
@@ -64,30 +56,31 @@ def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) ->
 
 def execution_options() -> tuple[Option, ...]:
     """Return the options of the executor: keys of [execution], and --insecure."""
-    many = {"multiple": True, "metavar": "KEY=VALUE"}
+    others: dict[str, dict[str, Any]] = {
+        "cluster_options": {"multiple": True, "metavar": "KEY=VALUE"},
+        "adapt": {"type": str, "metavar": "MIN:MAX"},
+        "in_process": {"is_flag": True},
+    }
+    names = {"cluster_options": ("--cluster-option",)}
     return (
-        key_option(ExecutionTable, "cluster"),
-        key_option(ExecutionTable, "cluster_options", "--cluster-option", **many),
-        key_option(ExecutionTable, "adapt", type=str, metavar="MIN:MAX"),
-        key_option(ExecutionTable, "in_process", is_flag=True),
-        *(key_option(ExecutionTable, key) for key in _CHECKED),
-        *(key_option(ExecutionTable, key, metavar="FILE") for key in _FILES),
+        *(
+            key_option(ExecutionTable, key, *names.get(key, ()), **others.get(key, {}))
+            for key in annotations_of(ExecutionTable)
+        ),
         click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
     )
 
 
 def file_options(output: str) -> tuple[Option, ...]:
     """Return the options of commands that run a file; `output` is the help text of --output."""
-    example = "for example cluster.n_clusters=7 or output.root=DIR"
-    setting = click.option(
-        "--set",
-        "assignments",
-        multiple=True,
-        metavar="TABLE.KEY=VALUE",
-        help=f"A setting, {example}; repeatable.",
-    )
     return (
-        setting,
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="TABLE.KEY=VALUE",
+            help="A setting, for example cluster.n_clusters=7 or output.root=DIR; repeatable.",
+        ),
         click.option("-o", "--output", type=run_directory, metavar="DIR", help=output),
         click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run."),
         click.option("--dry-run", is_flag=True, help="Estimate memory and time without running."),
@@ -105,52 +98,24 @@ def with_options(*options: Option) -> Option:
     return decorate
 
 
-class Extension(Protocol):
-    """Commands that a package adds, and its files and directories in the built-in commands."""
-
-    commands: tuple[click.Command, ...]
-
-    def owns_tables(self, tables: Collection[str]) -> bool:
-        """Return whether a TOML file with these tables is for this extension."""
-
-    def owns_directory(self, directory: Path) -> bool:
-        """Return whether this extension wrote a directory."""
-
-    def run(self, document: Document, **options: Any) -> int:
-        """Run a TOML file with the options of `mscam-dask run`, and return the exit code."""
-
-    def resume(self, directory: Path) -> int:
-        """Resume what was interrupted in a directory, and return the exit code."""
-
-    def describe(self, directory: Path) -> None:
-        """Print the content of a directory."""
-
-    def write_report(self, directory: Path, output: Path | None) -> Path:
-        """Write the report of a directory, and return its file."""
-
-
 @functools.cache
-def installed_extensions() -> tuple[Extension, ...]:
-    """Return the extensions that entry points of installed packages name."""
+def installed_extensions() -> tuple[Any, ...]:
+    """Return the extensions that entry points of installed packages name.
+
+    They add commands, and handle their files and directories in the others; that of this package is
+    `EXPERIMENTS` in benchmark/commands.py.
+    """
     import importlib.metadata
 
-    extensions = []
-    for entry in importlib.metadata.entry_points(group="mscam_dask.experiments"):
-        try:
-            extensions.append(entry.load())
-        except (AttributeError, ImportError) as error:
-            raise click.ClickException(
-                f"the entry point {entry.name} = {entry.value} of {entry.group} cannot be loaded ({error}). "
-                "Reinstall the package that declares it."
-            ) from error
-    return tuple(extensions)
+    entries = importlib.metadata.entry_points(group="mscam_dask.experiments")
+    return tuple(entry.load() for entry in entries)
 
 
-def extension_of_file(tables: Collection[str]) -> Extension | None:
+def extension_of_file(tables: Collection[str]) -> Any:
     """Return the extension that a TOML file with these tables is for, None for a pipeline."""
     return next((each for each in installed_extensions() if each.owns_tables(tables)), None)
 
 
-def extension_of_directory(directory: Path) -> Extension | None:
+def extension_of_directory(directory: Path) -> Any:
     """Return the extension that wrote a directory, None when no extension did."""
     return next((each for each in installed_extensions() if each.owns_directory(directory)), None)

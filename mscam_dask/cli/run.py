@@ -76,7 +76,7 @@ def run_file(
                 f"--max-bytes is for a pipeline with [data], not for the experiment {pipeline}. Set "
                 "max_bytes in the table of each data set."
             )
-        return extension.run(
+        code: int = extension.run(
             document,
             assignments=assignments,
             output=output,
@@ -85,6 +85,7 @@ def run_file(
             insecure=insecure,
             **execution,
         )
+        return code
     overrides = option_overrides(assignments, execution)
     if max_bytes is not None:
         overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
@@ -100,12 +101,6 @@ def run_file(
             overwrite=overwrite,
             insecure=insecure,
             observers=(progress,),
-        )
-    if not outcome.resumed:
-        show(
-            results_console(),
-            f"Nothing to do: {relative(outcome.directory.path)} holds this run, finished at "
-            f"{outcome.record.ended}. --overwrite runs it again.",
         )
     return _summarize(outcome)
 
@@ -129,7 +124,8 @@ def resume_directory(
     is_run = RunDirectory(run_directory).record.is_file()
     extension = None if is_run else extension_of_directory(run_directory)
     if extension is not None:
-        return extension.resume(run_directory)
+        code: int = extension.resume(run_directory)
+        return code
     with _progress(plain=plain) as progress:
         outcome = resume_run(
             run_directory,
@@ -137,13 +133,6 @@ def resume_directory(
             insecure=insecure,
             observers=(progress,),
         )
-    if not outcome.resumed:
-        show(
-            results_console(),
-            f"Nothing to resume: {relative(outcome.directory.path)} holds a run that finished at "
-            f"{outcome.record.ended}.",
-        )
-        return 0
     return _summarize(outcome)
 
 
@@ -156,6 +145,12 @@ def _summarize(outcome: RunOutcome) -> int:
     """Print the results, and return the exit code."""
     record, directory = outcome.record, outcome.directory
     fit, data = record.fit, record.data
+    if not outcome.resumed:
+        show(
+            results_console(),
+            f"Nothing to do: {relative(directory.path)} holds this run, finished at {record.ended}. "
+            "mscam-dask run --overwrite runs it again.",
+        )
     assert fit is not None
     assert data is not None
     assert record.exit_code is not None
@@ -204,24 +199,16 @@ def execution_overrides(options: Mapping[str, object]) -> Iterator[Override]:
         option = f"--{name.replace('_', '-')}"
         if isinstance(value, tuple):  # --cluster-option
             for text in value:
-                key, _, given = text.partition("=")
-                if not (key and given):
-                    raise ConfigurationError(
-                        f"--cluster-option {text} is not of the form KEY=VALUE. Example: --cluster-option "
-                        "queue=long."
-                    )
                 key_value = f"execution.cluster_options.{text}"
                 yield parse_override(key_value, f"--cluster-option {text}")
             continue
-        origin = option if value is True else f"{option} {value}"
-        setting = _bounds(str(value)) if name == "adapt" else value
-        yield Override(("execution", name), setting, origin)
-
-
-def _bounds(text: str) -> dict[str, int | str]:
-    """Bounds of --adapt MIN:MAX; the settings refuse what is not a number."""
-    bounds = [int(part) if part.isdecimal() else part for part in text.split(":", 1)]
-    return dict(zip(("minimum", "maximum"), bounds, strict=False))
+        setting = value
+        if name == "adapt":  # MIN:MAX; the settings refuse what is no number
+            bounds = [int(part) if part.isdecimal() else part for part in str(value).split(":", 1)]
+            setting = dict(zip(("minimum", "maximum"), bounds, strict=False))
+        yield Override(
+            ("execution", name), setting, option if value is True else f"{option} {value}"
+        )
 
 
 def _removed_by(given: Set[str]) -> set[str]:
@@ -244,25 +231,17 @@ def _show_plan(plan: RunPlan) -> None:
     data = plan.data
     views = ", ".join(f"{view.name} ({view.shape[1]})" for view in data.views)
     held = f"at most {plan.held_bytes / _MIB:.1f} MiB of results on all workers together"
+    selected = f"; selected during the fit: {', '.join(plan.selected)}" if plan.selected else ""
     pairs = [
         ("Run", relative(plan.place.directory)),
         ("To do", _action(plan)),
         ("Data", f"{data.n_samples} samples, {plural(len(data.views), 'view')}: {views}"),
         ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of data, {held}"),
-        ("Settings", _settings(plan)),
+        ("Settings", plural(len(plan.settings), "candidate") + selected),
         ("Workers", f"{plan.n_workers}, {_memory(plan)}"),
         ("Time", f"about {duration(plan.seconds)} ({plan.basis})"),
     ]
     show(results_console(), key_values(pairs))
-
-
-def _settings(plan: RunPlan) -> str:
-    count = len(plan.settings)
-    if not plan.selected:
-        return f"{count} candidates" if count > 1 else "1"
-    *others, last = plan.selected
-    names = f"{', '.join(others)} and {last} are" if others else f"{last} is"
-    return f"{count} ({names} selected during the fit)"
 
 
 def _memory(plan: RunPlan) -> str:

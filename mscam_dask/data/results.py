@@ -45,7 +45,7 @@ from mscam_dask.data.store.arrays import (
     open_array,
     put_array,
     put_json,
-    verify_array,
+    verify_arrays,
 )
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import (
@@ -118,22 +118,18 @@ class StoredArrays:
 
     @cached_property
     def consensus_graph(self) -> csr_array[np.float64]:
-        """Consensus graph (n, n)."""
         return self._graph("consensus_graph")
 
     @cached_property
     def learned_graph(self) -> csr_array[np.float64]:
-        """Learned graph (n, n)."""
         return self._graph("learned_graph") if self.has_learned_graph else self.consensus_graph
 
     @cached_property
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        """Embedding (n, c) of each view."""
         return self._of_views("view_embeddings", self.embedded_views)
 
     @cached_property
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        """Principal coordinates (n, m) of each view."""
         return self._of_views("view_coordinates", self.projected_views)
 
     def loaded(self) -> ArraysInMemory:
@@ -141,15 +137,6 @@ class StoredArrays:
         return ArraysInMemory(
             self.consensus_graph, self.learned_graph, self.view_embeddings, self.view_coordinates
         )
-
-    def verify(self) -> None:
-        """Read every chunk, one at a time; a missing or damaged one is a `StoreCorruptError`."""
-        graphs = ("consensus_graph", "learned_graph")[: 1 + self.has_learned_graph]
-        keys = [f"{graph}/{part}" for graph in graphs for part in _GRAPH_PARTS]
-        keys += [f"view_embeddings/{index}" for index in range(len(self.embedded_views))]
-        keys += [f"view_coordinates/{index}" for index in range(len(self.projected_views))]
-        for key in keys:
-            verify_array(self.root, key)
 
     def _graph(self, key: str) -> csr_array[np.float64]:
         parts = {part: get_array(self.root, f"{key}/{part}") for part in _GRAPH_PARTS}
@@ -321,7 +308,7 @@ def read_result(path: str | Path) -> StoredResult:
         )
         is_large = stored.n_samples > SIZES.exact_samples
         if is_large:
-            stored.verify()
+            verify_arrays(root, attributes)
         return StoredResult(
             labels=get_array(root, "labels"),
             arrays=stored if is_large else stored.loaded(),

@@ -11,8 +11,8 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks, sampled_view
 from mscam_dask.data.views.sources import RowSource
+from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import view_shape
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,19 +20,12 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, row_pieces
 from mscam_dask.engine.scores import BestPartition
-from mscam_dask.engine.session import FitContext, LoopState
-from mscam_dask.engine.stage import Stage
+from mscam_dask.engine.session import FitContext, LoopState, Progress, Selected
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.solvers.partition_score import PartitionScore
-from mscam_dask.solvers.rank_control import Decision, RankControl
-from mscam_dask.types.events import (
-    IterationFinished,
-    NClustersSelected,
-    SettingsSelected,
-    ViewPrepared,
-)
 from mscam_dask.types.parameters import Choices, Parameters
 
 _GRAPH = ("data", "indices", "indptr")
@@ -40,6 +33,8 @@ _VECTORS = "spectrum_vectors"
 # Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
 _BY_CELLS = "ordered_2_"
 _LABELS = "best_labels"
+
+_Part = TypeVar("_Part", Selected, Progress)
 
 
 class CheckpointStore(Protocol):
@@ -60,24 +55,13 @@ class CheckpointMetadata:
 
     data: str  # `MultiViewData.digest`
     candidates: tuple[Parameters, ...]
-    parameters: Parameters  # of the selected setting
-    selection: SettingsSelected
-    prepared: tuple[ViewPrepared, ...]
-    iteration: int  # number of finished outer iterations
-    decision: str  # name of the `Decision` after the last one
-    control: RankControl
-    n_neighbors: int
-    best_view_scores: tuple[float, ...]
-    best_iteration: int
-    history: tuple[IterationFinished, ...]
-    n_clusters_selection: NClustersSelected | None
     choices: Choices
-    init_labels_digest: str  # SHA-256 (hexadecimal), "" if there were none
-    refines: bool
-    refined_from: int | None  # number of the first iteration of the refinement; None before it
-    decision_before: str | None  # after the last iteration before the refinement
-    known_digest: str = ""  # SHA-256 (hexadecimal) of the known labels, "" if there were none
-    best_n_missed: int = 0  # known samples that the best partition misses
+    init_labels: str  # SHA-256 (hexadecimal), "" if there were none
+    known: str  # the same of the known labels
+    selected: Selected
+    progress: Progress
+    best_score: PartitionScore
+    best_iteration: int
 
 
 class CheckpointManager:
@@ -114,9 +98,7 @@ class CheckpointManager:
             return None
         try:
             record = msgspec.convert(dict(snapshot.record), CheckpointMetadata)
-            Decision[record.decision]
-            Decision[record.decision_before or record.decision]
-        except (msgspec.ValidationError, KeyError) as error:
+        except msgspec.ValidationError as error:
             raise StoreCorruptError(
                 f"the checkpoint is not valid ({error}): it was written by another version of "
                 "mscam_dask. Continue with that version, or start the run again."
@@ -141,8 +123,8 @@ class CheckpointManager:
                 record.choices,
                 self._choices,
             ),
-            ("the initial labels (init_labels)", record.init_labels_digest, self._init_labels),
-            ("the known labels (partial_labels)", record.known_digest, self._known),
+            ("the initial labels (init_labels)", record.init_labels, self._init_labels),
+            ("the known labels (partial_labels)", record.known, self._known),
         )
         return [changed for changed, recorded, given in compared if recorded != given]
 
@@ -151,7 +133,7 @@ class CheckpointManager:
         arrays, self._arrays = self._arrays, {}
         try:
             n_samples = len(arrays[_LABELS])
-            is_large = record.parameters.is_large(n_samples)
+            is_large = record.selected.parameters.is_large(n_samples)
             prefix = _BY_CELLS if is_large else ""
             parts = {name: arrays[f"{prefix}graph_{name}"] for name in _GRAPH}
             affinity = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
@@ -170,19 +152,8 @@ class CheckpointManager:
             raise StoreCorruptError(
                 f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
             ) from error
-        score = PartitionScore(record.best_view_scores, record.best_n_missed)
-        best = BestPartition(labels, score, record.best_iteration)
-        before = record.decision_before
-        return LoopState(
-            graph,
-            spectrum,
-            record.control,
-            best,
-            Decision[record.decision],
-            record.history,
-            record.refined_from,
-            None if before is None else Decision[before],
-        )
+        best = BestPartition(labels, record.best_score, record.best_iteration)
+        return LoopState(graph=graph, spectrum=spectrum, best=best, **vars(record.progress))
 
     def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
         """Save the state after an outer iteration, or before the first one."""
@@ -200,23 +171,17 @@ class CheckpointManager:
         record = CheckpointMetadata(
             data=self._digest,
             candidates=self._candidates,
-            parameters=context.parameters,
-            selection=context.selection,
-            prepared=context.records,
-            iteration=state.iteration,
-            decision=state.decision.name,
-            control=state.control,
-            n_neighbors=context.n_neighbors,
-            best_view_scores=state.best.partition_score.view_scores,
-            best_iteration=state.best.iteration,
-            history=state.history,
-            n_clusters_selection=context.n_clusters_selection,
             choices=self._choices,
-            init_labels_digest=self._init_labels,
-            known_digest=self._known,
-            best_n_missed=state.best.partition_score.n_missed,
-            refines=context.refines,
-            refined_from=state.refined_from,
-            decision_before=None if state.decision_before is None else state.decision_before.name,
+            init_labels=self._init_labels,
+            known=self._known,
+            selected=_part_of(context, Selected),
+            progress=_part_of(state, Progress),
+            best_score=state.best.partition_score,
+            best_iteration=state.best.iteration,
         )
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))
+
+
+def _part_of(whole: Any, kind: type[_Part]) -> _Part:
+    """Fields of a base class as an object of that class."""
+    return kind(**{field.name: getattr(whole, field.name) for field in dataclasses.fields(kind)})

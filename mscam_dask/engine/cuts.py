@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import RowOrder, Spectrum
+from mscam_dask.engine.blocks import RowOrder, Spectrum, Stage
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
     CutSample,
     choose_cuts,

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import Spectrum, View, taken
+from mscam_dask.engine.blocks import FAN_IN, Spectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.prepare import Prepared
-from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_weight
 from mscam_dask.solvers.ridge_view import RidgeView

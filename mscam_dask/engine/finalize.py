@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import Graph
+from mscam_dask.engine.blocks import Graph, Stage
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import component_labels, extended_labels, partition_graph
@@ -24,14 +24,18 @@ from mscam_dask.engine.results import RowsOfViews, gather_arrays, store_arrays
 from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
-from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
-from mscam_dask.solvers.choice import best_by_borders, candidate_partitions, linked_points
+from mscam_dask.solvers.choice import (
+    best_by_borders,
+    candidate_partitions,
+    linked_points,
+    ward_partition,
+)
 from mscam_dask.solvers.known_labels import n_missed, with_known
-from mscam_dask.solvers.partition_score import PartitionScore, is_worse
+from mscam_dask.solvers.partition_score import PartitionScore, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import row_weights_between
@@ -76,8 +80,9 @@ def finalize(
             labels, borders = stage.submit(with_known, labels, known, n_clusters), None
         labels = stage.submit(canonical_labels, labels)
     borders = borders or submit_borders(stage, labels, context)
-    other = None
-    if known is None:
+    other, score = None, state.best.partition_score if final is None else final.partition_score
+    is_sure = is_nearly_perfect(score, context.parameters) and stage.value(borders).support
+    if known is None and not is_sure:
         other = choose_partition(stage, state.graph, labels, borders, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
@@ -209,18 +214,21 @@ def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
 def choose_partition(
     stage: Stage, graph: Graph, labels: Handle, own: Handle, context: FitContext
 ) -> Handle | None:
-    """Return another partition than that of the fit, if borders support it and not its `own` ones do."""
-    if stage.value(own).support:
-        return None
+    """Return another partition than that of the fit, if its borders support it better than the `own` ones of the fit.
+
+    If these support it too, one candidate is compared.
+    """
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     n_compared = prepared.scorer.n_samples
     points = prepared.scorer.points(prepared.bordered)
-    linked = stage.submit(linked_points, points)
-    candidates = stage.submit(candidate_partitions, linked, n_clusters)
-    partitions = stage.submit(
-        operator.add, [stage.submit(compared, labels, n_compared)], candidates, kind="partitions"
-    )
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
+    partitions = [stage.submit(compared, labels, n_compared)]
+    candidates = [stage.submit(ward_partition, points, graphs, n_clusters)]
+    if not stage.value(own).support:
+        linked = stage.submit(linked_points, points)
+        candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
+    for some in candidates:
+        partitions = stage.submit(operator.add, partitions, some, kind="partitions")
     best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, n_clusters))
     if best == 0:
         return None

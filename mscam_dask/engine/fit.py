@@ -80,9 +80,9 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     with session.open():
         saved = checkpoints.load()
         if saved is not None:
-            counted = saved.n_clusters_selection
+            found = saved.selected
             search = Search(
-                (saved.parameters,), Choices(), init_labels, n_clusters_selection=counted
+                (found.parameters,), Choices(), init_labels, (), found.n_clusters_selection
             )
         if not is_trivial:
             search = select_preprocessing(data, search, session)
@@ -92,7 +92,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             session.stage("views"), data, scales, exact_samples=exact_samples, known=known
         )
         if saved is not None:
-            precomputed = dataclasses.replace(precomputed, records=saved.prepared)
+            precomputed = dataclasses.replace(precomputed, records=saved.selected.records)
         search = select_n_clusters(precomputed, search, session)
         n_clusters = search.candidates[0].n_clusters
         started = FitStarted(
@@ -165,7 +165,7 @@ def _initialize(
     control = RankControl(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
-    state = LoopState(start.graph, start.spectrum, control, best)
+    state = LoopState(control=control, graph=start.graph, spectrum=start.spectrum, best=best)
     session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context
@@ -175,15 +175,11 @@ def _resume(
     precomputed: PrecomputedViews, saved: CheckpointMetadata, search: Search, session: Session
 ) -> tuple[LoopState, FitContext]:
     """Rebuild state and context from a checkpoint, and send its events to the observers again."""
-    session.notify(saved.selection, *saved.history)
+    selected = saved.selected
+    session.notify(selected.selection, *saved.progress.history)
     context = FitContext(
-        parameters=saved.parameters,
-        prepared=prepare_views(session.stage("restored"), precomputed, saved.parameters),
-        records=saved.prepared,
-        n_neighbors=saved.n_neighbors,
-        selection=saved.selection,
-        n_clusters_selection=saved.n_clusters_selection,
-        refines=saved.refines,
+        **vars(selected),
+        prepared=prepare_views(session.stage("restored"), precomputed, selected.parameters),
         from_previous_fit=search.init_labels is not None,
     )
     return session.checkpoints.restore(session.stage("saved"), saved), context

@@ -12,14 +12,22 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from mscam_dask.data.store.arrays import ArrayPieces
-from mscam_dask.engine.blocks import Candidates, Graph, RowOrder, Spectrum, View, block_ranges
+from mscam_dask.engine.blocks import (
+    Candidates,
+    Graph,
+    RowOrder,
+    Spectrum,
+    Stage,
+    View,
+    block_ranges,
+)
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
-from mscam_dask.engine.stage import Stage
 from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.incomplete import IncompleteBlocks
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition
-from mscam_dask.solvers.cluster_tree import merge_components, ward_merge
+from mscam_dask.solvers.cluster_tree import merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import (
     GraphRows,
     graph_block,
@@ -29,7 +37,7 @@ from mscam_dask.solvers.graph_update import (
 from mscam_dask.solvers.known_labels import without_cannot_links
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
-from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
+from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import (
     Components,
@@ -157,41 +165,34 @@ def merged_components(
     stage: Stage, views: Sequence[View], graph: Graph, order: RowOrder, n_clusters: int
 ) -> Handle:
     """Submit the connected components merged to c clusters, by Ward's criterion."""
-    if order.is_whole:
-        own = [view.rows[0] for view in views]
-        return stage.submit(merged_whole, own, graph.components, n_clusters)
     sums = [
         stage.submit(component_sums, [view.rows[number] for view in views], graph.components, start)
         for number, (start, _) in enumerate(graph.ranges)
     ]
-    return stage.submit(merged_by_sums, sums, graph.components, order.positions, n_clusters)
-
-
-def merged_whole(
-    views: list[RidgeView], components: Components, n_clusters: int
-) -> NDArray[np.int64]:
-    """Connected components, merged to c clusters, of views in one block, which may be incomplete."""
-    labels = canonical_labels(components.labels.astype(np.int64))
-    return merge_components(joint_embedding(views), labels, n_clusters)
+    return stage.submit(merge_components, sums, graph.components, order.positions, n_clusters)
 
 
 def component_sums(
     views: list[RidgeView], components: Components, start: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Number of rows of a block in each component, and the sum of their points."""
-    points = complete_embedding(views)
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | IncompleteBlocks:
+    """Number of rows of a block in each component, and the sum of their points; all points of incomplete views."""
+    points = joint_embedding(views)
+    if isinstance(points, IncompleteBlocks):
+        return points
     own = components.labels[start : start + len(points)].astype(np.int64)
     sizes = np.bincount(own, minlength=components.count).astype(np.float64)
     return sizes, points.means(own, np.ones(components.count))
 
 
-def merged_by_sums(
-    sums: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+def merge_components(
+    sums: list[Any],
     components: Components,
     positions: NDArray[np.int32],
     n_clusters: int,
 ) -> NDArray[np.int64]:
-    """Connected components, merged to c clusters, in the order of the data."""
+    """Connected components, merged to c clusters, in the order of the data, from `component_sums`."""
+    if isinstance(sums[0], IncompleteBlocks):
+        return merge_incomplete(sums[0], components.labels.astype(np.int64), n_clusters)
     sizes = added(size for size, _ in sums)
     merged, _ = ward_merge(added(total for _, total in sums) / sizes[:, None], sizes, n_clusters)
     return canonical_labels(merged[components.labels[positions]])

@@ -12,12 +12,11 @@ import warnings
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import ArrayRows
-from mscam_dask.engine.blocks import block_ranges
+from mscam_dask.engine.blocks import FAN_IN, block_ranges
 from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.prepare import uses_sample
-from mscam_dask.engine.stage import FAN_IN
 from mscam_dask.errors import MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters

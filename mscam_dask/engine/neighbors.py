@@ -8,15 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import (
-    Candidates,
-    RowOrder,
-    View,
-    exchanged,
-    group_edges,
-)
+from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, exchanged, group_edges
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.stage import Stage
 from mscam_dask.linalg.block_eigensolver import (
     Ranges,
     RowPieces,

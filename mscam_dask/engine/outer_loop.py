@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
+from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.cuts import spectral_cuts
 from mscam_dask.engine.embed import projected_sums, submit_records
 from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, start_vectors
-from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import argbest, is_better
 from mscam_dask.solvers.rank_control import Decision
@@ -94,8 +95,14 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         spectrum_converged=converged,
         accepted=accepted,
     )
-    return LoopState(
-        graph, start_vectors(spectrum), control, best, decision, (*state.history, record)
+    return dataclasses.replace(
+        state,
+        graph=graph,
+        spectrum=start_vectors(spectrum),
+        control=control,
+        best=best,
+        decision=decision,
+        history=(*state.history, record),
     )
 
 

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine import views as of_views
-from mscam_dask.engine.blocks import Candidates, RowOrder, View, block_ranges
+from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, block_ranges
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.scores import Scorer, compared_views
-from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared

@@ -23,13 +23,12 @@ import time
 
 import numpy as np
 
-from mscam_dask.engine.blocks import Graph, View
+from mscam_dask.engine.blocks import Graph, Stage, View
 from mscam_dask.engine.graph import a_step, mean_of_view_graphs
 from mscam_dask.engine.initialize import Initialization, evaluate_graph, mixed_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import gap_and_convergence, start_vectors
-from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import learn_metrics
 from mscam_dask.solvers.known_labels import are_enough, with_known
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.graph import mean_of_view_graphs
 from mscam_dask.engine.initialize import (
     Evaluation,
@@ -31,7 +32,6 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.scores import compared
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
-from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.assessment import views_agree
 from mscam_dask.solvers.choice import LinkedPoints, best_by_p_value, linked_points
 from mscam_dask.solvers.partition_score import is_better

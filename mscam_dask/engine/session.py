@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mscam_dask.engine.blocks import Graph, Spectrum
+from mscam_dask.engine.blocks import Graph, Spectrum, Stage
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import BestPartition
-from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import redacted
 from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import (
@@ -79,23 +78,45 @@ class Session:
         self.notify(state.history[-1])
 
 
-@dataclasses.dataclass(frozen=True)
-class FitContext:
-    """Constants of the outer iterations."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Selected:
+    """Result of the selection of the settings; a checkpoint keeps it."""
 
     parameters: Parameters  # of the selected setting
-    prepared: Prepared
     records: tuple[ViewPrepared, ...]
     n_neighbors: int  # k in the graph
     selection: SettingsSelected  # without candidates for trivial partitions
     n_clusters_selection: NClustersSelected | None = None  # None if the user set the number
     refines: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitContext(Selected):
+    """Constants of the outer iterations."""
+
+    prepared: Prepared
     view_graphs: Graph | None = None  # their mean, if the initial graph was mixed with it
     from_previous_fit: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class LoopState:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Course of the outer iterations; a checkpoint keeps it."""
+
+    control: RankControl
+    decision: Decision = Decision.ACCEPT  # after the last iteration
+    history: tuple[IterationFinished, ...] = ()
+    refined_from: int | None = None  # number of the first iteration of the refinement
+    decision_before: Decision | None = None  # after the last iteration before the refinement
+
+    @property
+    def iteration(self) -> int:
+        """Number of the next outer iteration."""
+        return len(self.history)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoopState(Progress):
     """State from which the next outer iteration starts."""
 
     graph: Graph
@@ -103,15 +124,5 @@ class LoopState:
     # starts: they change the last bits of its result. None if the initial graph has more components than
     # clusters: no outer iterations.
     spectrum: Spectrum | None
-    control: RankControl
     best: BestPartition
-    decision: Decision = Decision.ACCEPT  # after the last iteration
-    history: tuple[IterationFinished, ...] = ()
-    refined_from: int | None = None  # number of the first iteration of the refinement
-    decision_before: Decision | None = None  # after the last iteration before the refinement
     refined: RefinementFinished | None = None  # None before the last iteration of the refinement
-
-    @property
-    def iteration(self) -> int:
-        """Number of the next outer iteration."""
-        return len(self.history)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.blocks import Graph, Spectrum, View, taken
+from mscam_dask.engine.blocks import Graph, Spectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.stage import Stage
 from mscam_dask.linalg import block_eigensolver as by_blocks
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, RitzPairs

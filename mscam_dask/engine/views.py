@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks, rows_in_memory
 from mscam_dask.data.views.sources import RowSource
-from mscam_dask.engine.blocks import RowOrder, View
+from mscam_dask.engine.blocks import FAN_IN, RowOrder, Stage, View
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
 from mscam_dask.solvers.lda import (
     ClassSums,
     LinearDiscriminants,
@@ -123,10 +121,15 @@ def by_blocks(
         )
         return View(tuple(rows), empty)
     data = [_rows(stage, source, start, stop) for start, stop in ranges]
-    moments = [stage.submit(moments_of, *block) for block in data]
+    moments = [
+        stage.submit(of_rows, moments_of_rows, *block, source.shape[1], kind="moments_of")
+        for block in data
+    ]
     transform = stage.submit(row_scaling, moments, settings.scale)
     grams = stage.tree(  # since a task would hold the matrices of all blocks
-        merged_grams, [stage.submit(gram, *block, transform) for block in data], n_left=FAN_IN
+        merged_grams,
+        [stage.submit(of_rows, gram_of_rows, *block, transform, kind="gram") for block in data],
+        n_left=FAN_IN,
     )
     directions = functools.partial(
         ridge_factor,
@@ -153,14 +156,9 @@ def rows_of_array(rows: RowSource) -> RowSource:
     return rows
 
 
-def moments_of(source: RowSource, start: int, stop: int) -> ColumnMoments:
-    """Moments of the columns of a view over a block of rows."""
-    return moments_of_rows(cache_chunks(source).read, start, stop, source.shape[1])
-
-
-def gram(source: RowSource, start: int, stop: int, transform: RowTransform) -> GramSum:
-    """Centered Gram matrix of a block of scaled rows."""
-    return gram_of_rows(cache_chunks(source).read, start, stop, transform)
+def of_rows(function: Callable[..., Any], source: RowSource, *args: Any) -> Any:
+    """Function of the rows of a view, which keeps the chunks that it reads."""
+    return function(cache_chunks(source).read, *args)
 
 
 def merged_grams(sums: list[GramSum]) -> GramSum:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.data.views.sources import RowSource, feature_names_of
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._predict import NeighborPredictMixin
@@ -209,7 +209,7 @@ def _effects_of(view: RowSource, *, labels: NDArray[np.int64], n_clusters: int) 
 def _strongest(
     view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
 ) -> Iterator[ClusterFeature]:
-    names: Any = feature_names_of(view) or range(view.shape[1])
+    names: Any = view.feature_names or range(view.shape[1])
     for cluster, row in enumerate(np.where(np.isnan(effects.effect), 0.0, effects.effect)):
         for column in np.argsort(-np.abs(row), kind="stable")[:top]:
             if row[column] != 0.0:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.presence import n_samples_of, present_samples
+from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor
@@ -20,7 +20,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.int64] | None:
     """Group (n,) of the samples that are equal in every view, −1 for the others; None, without reading wider views, if all differ."""
-    n_samples = n_samples_of(views[0])
+    n_samples = views[0].n_samples
     rows, groups = np.arange(n_samples), np.zeros(n_samples, dtype=np.int64)
     for view in sorted(views, key=lambda one: one.shape[1]):
         blocks = map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")

@@ -19,18 +19,16 @@ from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
     PresentRows,
-    n_samples_of,
     present_samples,
     restrict_to_present,
 )
 from mscam_dask.data.views.sources import (
     RowSource,
-    feature_names_of,
     first_difference,
     is_numbering,
     listed,
 )
-from mscam_dask.data.views.validation import check_finite, check_not_negative
+from mscam_dask.data.views.validation import check_values
 from mscam_dask.errors import DataError, DataTypeError, MscamError
 from mscam_dask.estimators._fitted import FittedAttributes
 
@@ -127,7 +125,7 @@ class MultiViewInputMixin(FittedAttributes):
         by_name = {source.name: source for source in data.views}
         may_lack_views &= any(name not in self.excluded_views_ for name in by_name)
         expected = {
-            source.name: n_samples_of(source) if source.view_type != "features" else source.shape[1]
+            source.name: source.n_samples if source.view_type != "features" else source.shape[1]
             for source in self._training.views
             if source.name in by_name or source.name not in self.excluded_views_
         }
@@ -161,9 +159,7 @@ class MultiViewInputMixin(FittedAttributes):
             for source in sources
         ]
         for source in sources:
-            check_finite(source)
-            if source.view_type == "distance":
-                check_not_negative(source)
+            check_values(source)
         return dataclasses.replace(data, views=tuple(sources))
 
 
@@ -209,7 +205,7 @@ def check_feature_names(
     """
     unmatched: dict[tuple[str, str], list[str]] = {}
     for fitted, new in pairs:
-        expected, got = feature_names_of(fitted), feature_names_of(new)
+        expected, got = fitted.feature_names, new.feature_names
         if expected is not None and got is not None and set(expected) == set(got):
             if expected != got:
                 column = first_difference(expected, got)

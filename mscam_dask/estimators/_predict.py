@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
+from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._batches import BatchMixin
@@ -178,7 +178,7 @@ class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
             return fit(views)(views, folds)
         train = self._training_views()
         self._check_unchanged(train.views)
-        in_tasks = all(map(recorded_digest, train.views))
+        in_tasks = all(view.recorded_digest for view in train.views)
         client = self.client if in_tasks and is_connected(self.client) else None
         with connected(client) as opened:
             executor = executor_for(opened, self.n_jobs if in_tasks else 1)
@@ -215,7 +215,7 @@ class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
     def _check_unchanged(self, views: Iterable[RowSource]) -> None:
         """Raise if an array of the fit was changed since; a store verifies its own checksums."""
         for view in views:
-            known = None if recorded_digest(view) else self._training_digests.get(view.name)
+            known = None if view.recorded_digest else self._training_digests.get(view.name)
             if known is not None and view_digest(view) != known:
                 raise DataError(
                     f"View {view.name!r}: the array given to fit has changed since, but it is read again. Fit again "

@@ -27,7 +27,6 @@ from mscam_dask.data.views.conversion import as_text, is_omics
 from mscam_dask.data.views.missing_cells import LazyImputer, impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import check_sample_ids
-from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.engine.batches import BatchEffects
 from mscam_dask.errors import DataError, DataTypeError
 from mscam_dask.estimators._batches import FittedBatches
@@ -68,7 +67,7 @@ def stored_model(estimator: MSCAM) -> StoredModel:
     records: dict[str, Any] = {
         **{name: msgspec.to_builtins(getattr(solution, name)) for name in _RECORDS},
         "encoders": {},
-        "feature_names": {view.name: feature_names_of(view) for view in estimator._training.views},
+        "feature_names": {view.name: view.feature_names for view in estimator._training.views},
         "impute": impute_methods_of(estimator._training),
     }
     arrays: dict[str, NDArray[Any]] = {}

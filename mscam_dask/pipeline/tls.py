@@ -14,8 +14,8 @@ every worker. Only their owner can read the keys.
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 import ipaddress
-import os
 import re
 import shlex
 import stat
@@ -26,7 +26,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from mscam_dask.errors import ConfigurationError
 
@@ -35,15 +35,11 @@ ROLES = ("scheduler", "worker", "client")
 
 _AUTHORITY = "ca"
 _CLOCK_SKEW = dt.timedelta(minutes=5)  # between computers of a cluster
-_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
-# RFC 1123, underscores and *. too
-_NAME = re.compile(rf"(?=.{{1,253}}$)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
+_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"  # RFC 1123, underscores too
+_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 _BOTH_SIDES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-_USAGES = (
-    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
-    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
-)
-_NEW = "Make new certificates in another directory, and copy them to every computer."
+_NO_USE = dict.fromkeys(inspect.signature(x509.KeyUsage).parameters, False)
+_SIGNS = x509.KeyUsage(**{**_NO_USE, "key_cert_sign": True, "crl_sign": True})
 
 
 @dataclass(frozen=True)
@@ -67,6 +63,21 @@ class CertificateSet:
         """Private key of one of `ROLES`."""
         return self.directory / f"{role}-key.pem"
 
+    def write(
+        self, role: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+    ) -> None:
+        """Write new files with exactly these modes, whatever the umask."""
+        pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
+        for file, content, mode in (
+            (self.key(role), private, 0o600),
+            (self.certificate(role), certificate.public_bytes(pem), 0o644),
+        ):
+            file.unlink(missing_ok=True)
+            file.touch(mode, exist_ok=False)
+            file.chmod(mode)
+            file.write_bytes(content)
+
 
 def make_certificates(
     directory: str | Path,
@@ -88,27 +99,6 @@ def make_certificates(
     names = [_general_name(host) for host in hosts]
     root = Path(directory).absolute()
     made = CertificateSet(root, now + dt.timedelta(days=days))
-    _check_directory(made, renew=renew)
-    if not root.is_dir():
-        root.mkdir(parents=True)
-        root.chmod(0o700)
-    if renew:
-        authority, signing_key = _read_authority(made, now)
-        if made.expires > authority.not_valid_after_utc:
-            made = CertificateSet(root, authority.not_valid_after_utc, ends_with_authority=True)
-    else:
-        signing_key = ec.generate_private_key(ec.SECP256R1())
-        ends = now + dt.timedelta(days=10 * days)
-        authority = _signed("authority", signing_key, (now, ends), signing_key)
-        _write(made, _AUTHORITY, authority, signing_key)
-    for role in ROLES:
-        key, lifetime = ec.generate_private_key(ec.SECP256R1()), (now, made.expires)
-        _write(made, role, _signed(role, key, lifetime, signing_key, authority, names), key)
-    return made
-
-
-def _check_directory(made: CertificateSet, *, renew: bool) -> None:
-    root = made.directory
     if root.exists() and not root.is_dir():
         raise ConfigurationError(f"{root} is a file. Give a directory.")
     if root.is_dir() and root.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -116,16 +106,28 @@ def _check_directory(made: CertificateSet, *, renew: bool) -> None:
             f"{root} is writable by its group or by everybody, who could replace the certificates. "
             f"Run chmod go-w {shlex.quote(str(root))}, or give another directory."
         )
-    existing = [name for name in (_AUTHORITY, *ROLES) if made.certificate(name).exists()]
-    if renew and _AUTHORITY not in existing:
-        raise ConfigurationError(
-            f"{made.authority} does not exist, so nothing can be renewed. Run without --renew."
-        )
+    existing = [f"{name}.pem" for name in (_AUTHORITY, *ROLES) if made.certificate(name).exists()]
     if existing and not renew:
         raise ConfigurationError(
-            f"{root} contains certificates ({', '.join(f'{name}.pem' for name in existing)}). Use "
-            "--renew for new ones of the same authority, or give another directory."
+            f"{root} contains certificates ({', '.join(existing)}). Use --renew for new ones of the "
+            "same authority, or give another directory."
         )
+    if renew:
+        authority, signing_key = _read_authority(made, now)
+        if made.expires > authority.not_valid_after_utc:
+            made = CertificateSet(root, authority.not_valid_after_utc, ends_with_authority=True)
+    else:
+        if not root.is_dir():
+            root.mkdir(parents=True)
+            root.chmod(0o700)
+        signing_key = ec.generate_private_key(ec.SECP256R1())
+        lifetime = (now, now + dt.timedelta(days=10 * days))
+        authority = _signed("authority", signing_key, lifetime, signing_key)
+        made.write(_AUTHORITY, authority, signing_key)
+    for role in ROLES:
+        key, lifetime = ec.generate_private_key(ec.SECP256R1()), (now, made.expires)
+        made.write(role, _signed(role, key, lifetime, signing_key, authority, names), key)
+    return made
 
 
 def _signed(
@@ -137,28 +139,26 @@ def _signed(
     hosts: Sequence[x509.GeneralName] = (),
 ) -> x509.Certificate:
     """Certificate of a role, or of the authority itself where there is none yet."""
-    attributes = {NameOID.ORGANIZATION_NAME: "mscam_dask", NameOID.COMMON_NAME: name}
-    subject = x509.Name([x509.NameAttribute(*item) for item in attributes.items()])
     signs = authority is None
-    used = ("key_cert_sign", "crl_sign") if signs else ("digital_signature",)
+    subject = x509.Name.from_rfc4514_string(f"CN={name},O=mscam_dask")
+    builder = x509.CertificateBuilder(
+        issuer_name=subject if authority is None else authority.subject,
+        subject_name=subject,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=lifetime[0] - _CLOCK_SKEW,
+        not_valid_after=lifetime[1],
+    )
     extensions: dict[x509.ExtensionType, bool] = {
         x509.SubjectKeyIdentifier.from_public_key(key.public_key()): False,
         x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()): False,
         x509.BasicConstraints(ca=signs, path_length=0 if signs else None): True,
-        x509.KeyUsage(**{usage: usage in used for usage in _USAGES}): True,
     }
-    if not signs:
+    if signs:
+        extensions[_SIGNS] = True
+    else:
         extensions[x509.ExtendedKeyUsage(_BOTH_SIDES)] = False
         extensions[x509.SubjectAlternativeName(hosts)] = False
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject if authority is None else authority.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(lifetime[0] - _CLOCK_SKEW)
-        .not_valid_after(lifetime[1])
-    )
     for extension, is_critical in extensions.items():
         builder = builder.add_extension(extension, is_critical)
     return builder.sign(signing_key, hashes.SHA256())
@@ -169,36 +169,20 @@ def _read_authority(
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     try:
         authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
-        content = made.key(_AUTHORITY).read_bytes()
-        key = serialization.load_pem_private_key(content, password=None)
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise TypeError(f"{made.key(_AUTHORITY)} is not a key of an elliptic curve")
-        if key.public_key() != authority.public_key():
+        key = serialization.load_pem_private_key(made.key(_AUTHORITY).read_bytes(), password=None)
+        if (
+            not isinstance(key, ec.EllipticCurvePrivateKey)
+            or key.public_key() != authority.public_key()
+        ):
             raise ValueError(f"{made.key(_AUTHORITY)} is not its key")
+        if authority.not_valid_after_utc <= now:
+            raise ValueError(f"it expired on {authority.not_valid_after_utc:%Y-%m-%d}")
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{made.authority} cannot be used: {error}. {_NEW}") from error
-    if authority.not_valid_after_utc <= now:
         raise ConfigurationError(
-            f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}. {_NEW}"
-        )
+            f"{made.authority} cannot be used: {error}. Make new certificates in another directory "
+            "without --renew, and copy them to every computer."
+        ) from error
     return authority, key
-
-
-def _write(
-    made: CertificateSet, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
-) -> None:
-    """Write new files with exactly these modes, whatever the umask."""
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
-    for file, content, mode in (
-        (made.key(name), private, 0o600),
-        (made.certificate(name), certificate.public_bytes(pem), 0o644),
-    ):
-        file.unlink(missing_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(descriptor, mode)
-            stream.write(content)
 
 
 def _general_name(host: str) -> x509.GeneralName:

@@ -80,12 +80,14 @@ class Points:
         return np.split(self.rows, np.cumsum(self.widths)[:-1], axis=1)
 
 
-@np.errstate(over="ignore", invalid="ignore")
+@np.errstate(under="ignore")
 def column_steps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Step (d,) of the lattice of each column of rows (m, d): the median distance of its values to the nearest other value.
 
     0 where it is small in the column, as for values that are not on a lattice.
     """
+    exponents = np.frexp(np.abs(rows).max(axis=0))[1]
+    rows = np.ldexp(rows, -exponents)  # whose squares neither under- nor overflow
     gaps = np.diff(np.sort(rows, axis=0), axis=0)
     # the gap below and above each value; equal values share those of their group
     below, above = np.full(rows.shape, np.inf), np.full(rows.shape, np.inf)
@@ -93,7 +95,8 @@ def column_steps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         below[row] = np.where(gaps[row - 1] > 0.0, gaps[row - 1], below[row - 1])
         above[-row - 1] = np.where(gaps[-row] > 0.0, gaps[-row], above[-row])
     steps = np.median(np.minimum(below, above), axis=0)
-    return np.where(np.isfinite(steps) & (steps > _LEAST_STEP * rows.std(axis=0)), steps, 0.0)
+    on_lattice = np.isfinite(steps) & (steps > _LEAST_STEP * rows.std(axis=0))
+    return np.ldexp(np.where(on_lattice, steps, 0.0), exponents)
 
 
 def borders(points: Points, labels: NDArray[np.int64], n_clusters: int) -> Borders:

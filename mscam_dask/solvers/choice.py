@@ -1,21 +1,26 @@
 """Candidate partitions without a preference for equal sizes, and the choice among partitions by their borders.
 
 k-means on a spectral embedding, and the information of the views, prefer clusters of equal sizes. These
-candidates do not: k-means and average linkage on principal scores, and average linkage on the points,
-each with the samples reassigned by discriminants that know the sizes, except with clusters too small
-for discriminants. See docs/method.md.
+candidates do not: k-means and average linkage on principal scores, average linkage on the points, and
+Ward linkage on a spectral embedding of the reference graphs, each with the samples reassigned by
+discriminants that know the sizes, except with clusters too small for discriminants. See docs/method.md.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import pdist
 
+from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import (
     Points,
     borders,
@@ -26,10 +31,13 @@ from mscam_dask.solvers.borders import (
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
 from mscam_dask.types.borders import SMALLEST
-from mscam_dask.types.rules import RULES, SIZES
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 # Starts of k-means on the principal scores.
 _N_STARTS = 4
+
+# Up to this many rows, or three for each pair, a dense eigensolver is faster.
+_DENSE_ROWS = 250
 
 # Cuts of a linkage tree that are searched for c clusters of enough samples.
 _N_CUTS = 200
@@ -90,6 +98,38 @@ def linked_points(points: Points) -> LinkedPoints:
     return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
 
 
+def ward_partition(
+    points: Points, views: Sequence[ReferenceGraphs], n_clusters: int
+) -> list[NDArray[np.int64]]:
+    """Candidate with c clusters from Ward linkage of the diffusion coordinates, reassigned in three rounds; none without."""
+    n = len(points.rows)
+    rows = diffusion_coordinates(views, min(max(n_clusters, CONSTANTS.min_pairs), n))
+    linked = spread_rows(n, SIZES.n_compared)
+    tree = linkage(rows[linked], method="ward")
+    found = linkage_partition(tree, linked, rows, n_clusters, SMALLEST)
+    return _all_reassigned(points, found, n_clusters, 3)
+
+
+def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDArray[np.float64]:
+    """Coordinates (n, m) D^(−1/2) U Λ^(1/2) of the sum W of the graphs of all views, from top eigenpairs of D^(−1/2) W D^(−1/2).
+
+    Their inner products are the entries of D⁻¹ W D⁻¹, up to the eigenpairs that are left out: a rare cluster is
+    as far from the others as a large one.
+    """
+    graph = functools.reduce(operator.add, [view_graph(view) for view in views])
+    degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
+    roots = 1.0 / np.sqrt(np.where(degrees > 0.0, degrees, np.inf))
+    matrix = csr_array(graph.astype(np.float64).multiply(roots[:, None]).multiply(roots))
+    n = len(degrees)
+    if n <= max(_DENSE_ROWS, 3 * n_pairs):
+        values, vectors = np.linalg.eigh(matrix.toarray())
+        values, vectors = values[-n_pairs:], vectors[:, -n_pairs:]
+    else:
+        start = np.random.default_rng(0).standard_normal(n)
+        values, vectors = eigsh(matrix, n_pairs, which="LA", v0=start)
+    return np.asarray(roots[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
 def candidate_partitions(points: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
     """Candidates with c clusters: reassigned in three rounds, and average linkage with clusters too small for that."""
     small = [
@@ -108,9 +148,16 @@ def reassigned_partitions(
     found = [k_means(points.scores, n_clusters, _N_STARTS)]
     for tree, rows in zip(points.trees, (points.scores, points.points.rows), strict=True):
         found += linkage_partition(tree, points.linked, rows, n_clusters, SMALLEST)
+    return _all_reassigned(points.points, found, n_clusters, n_rounds)
+
+
+def _all_reassigned(
+    points: Points, partitions: Sequence[NDArray[np.int64]], n_clusters: int, n_rounds: int
+) -> list[NDArray[np.int64]]:
+    """Partitions that have c clusters, each with some rounds of reassignment."""
     return [
-        reassigned(points.points.rows, labels, n_rounds)
-        for labels in found
+        reassigned(points.rows, labels, n_rounds)
+        for labels in partitions
         if len(np.unique(labels)) == n_clusters
     ]
 
@@ -154,20 +201,24 @@ def best_by_borders(
 
     It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
     A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
-    is supported at the level divided by the number of candidates. Of several, the one with most clusters left when they
-    are merged until all borders hold is taken, then one whose clusters are all large enough for a test, then the one with
-    the largest share. None is taken if the views separate all of these pairs.
+    is supported at the level divided by the number of candidates. If the views separate all of these pairs, or if the first
+    is supported, the candidate needs all its borders at that level, and must explain nearly all that the first does not.
+    Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
+    clusters are all large enough for a test, then the one with the largest share.
     """
     least_share = explained_share(views, partitions[0])
     separated = views_separate(points, partitions[0], n_clusters)
-    if all(separated):
-        return 0
+    most_unexplained = (1.0 - RULES.nearly_perfect) * (1.0 - least_share)
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
-        found, share = borders(points, labels, n_clusters), explained_share(views, labels)
-        corrected = found.of_several(len(partitions) - 1)
-        is_better = share > least_share or (not any(separated) and corrected.support)
-        if found.support and found.sizes.min() > 1 and is_better:
+        found = borders(points, labels, n_clusters)
+        if not found.support or found.sizes.min() < 2:
+            continue
+        share, corrected = explained_share(views, labels), found.of_several(len(partitions) - 1)
+        is_better = corrected.p_values.max() <= RULES.level and 1.0 - share <= most_unexplained
+        if not all(separated):
+            is_better |= share > least_share or (not any(separated) and corrected.support)
+        if is_better:
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.n_supported, are_tested, share, -index))
     return -max(better)[-1] if better else 0

@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
@@ -38,24 +37,6 @@ def cluster_tree(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         nodes, sizes = np.delete(nodes, j), np.delete(sizes, j)
         nodes[i], sizes[i] = c + merge, size
     return tree
-
-
-def merge_components(
-    embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
-    components: NDArray[np.int64],
-    n_clusters: int,
-) -> NDArray[np.int64]:
-    """Merge the connected components (n,) of a graph into c clusters (n,) by Ward's criterion.
-
-    In incomplete views a component has a centroid in each view that it has samples of, and those without a common view
-    are merged last, smallest first.
-    """
-    if isinstance(embedding, IncompleteBlocks):
-        return _merge_incomplete(embedding, components, n_clusters)
-    sizes = np.bincount(components).astype(np.float64)
-    centroids = as_weighted_blocks(embedding).means(components, sizes)
-    merged, _ = ward_merge(centroids, sizes, n_clusters)
-    return canonical_labels(merged[components].astype(np.int64))
 
 
 def ward_merge(
@@ -90,9 +71,14 @@ def ward_merge(
     return merged, squares
 
 
-def _merge_incomplete(
+def merge_incomplete(
     points: IncompleteBlocks, components: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
+    """Connected components (n,) of a graph of incomplete views, merged to c clusters (n,) by Ward's criterion.
+
+    A component has a centroid in each view that it has samples of. Those without a common view are merged last,
+    smallest first.
+    """
     labels = components
     while (count := int(labels.max()) + 1) > n_clusters:
         sizes = np.bincount(labels).astype(np.float64)

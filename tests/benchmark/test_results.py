@@ -81,7 +81,6 @@ def test_the_document_that_the_docs_show_is_one(tmp_path: Path) -> None:
     [
         b"{",
         b"\xff",
-        b"[" * 100_000,
         encode_experiment(RECORD).replace(b"mscam_dask.experiment", b"other"),
         encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'),
     ],

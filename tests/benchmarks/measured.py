@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.sources import ViewType
+from mscam_dask.data.views.sources import RowSource, ViewType
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def subspace_views(
 
 
 @dataclasses.dataclass(frozen=True)
-class SubspaceRows:
+class SubspaceRows(RowSource):
     """A view of `subspace_views`, of which rows are computed when they are read."""
 
     name: str

@@ -1,8 +1,7 @@
 """Speed-up of a fit over workers: ``python -m tests.benchmarks.scale_out``.
 
-One worker in this process runs a fit. A client and a scheduler plugin record the CPU seconds, result bytes
-and dependencies of each task, and the results for which the driver waits. The recorded tasks are then
-scheduled on simulated workers in the order of submission, with a fixed overhead for each task and each wait
+A fit in this process records the CPU seconds, result bytes and dependencies of each task, and the results
+for which the driver waits. The recorded tasks are then scheduled on simulated workers in the order of submission, with a fixed overhead for each task and each wait
 and without transfer costs: an upper bound on the speed-up. ``--quick`` takes small data.
 """
 
@@ -15,13 +14,15 @@ import heapq
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
+from unittest.mock import patch
 
-from distributed import Client, LocalCluster, get_worker
-from distributed.diagnostics.plugin import SchedulerPlugin
+from dask.sizeof import sizeof
 
 from mscam_dask import MSCAM
+from mscam_dask.engine.executors.base import SerialExecutor
 from tests.benchmarks.measured import subspace_views
 from tests.benchmarks.tables import write_head, write_row
 
@@ -31,8 +32,6 @@ _WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # Seconds that a scheduler needs for a task, and a driver for a result and the tasks that follow.
 _OVERHEAD = 0.001
 _ROUND_TRIP = 0.003
-
-_seconds: dict[Any, float] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,88 +53,43 @@ class Recording:
     waits: tuple[frozenset[int], ...]
 
 
-class _Recorder(SchedulerPlugin):
-    """Order, sizes and dependencies of the tasks."""
-
-    name = "record-tasks"
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self.waits: list[set[Any]] = []
-        self.submitted: dict[Any, int] = {}
-        self.dependencies: dict[Any, list[Any]] = {}
-        self.n_bytes: dict[Any, int] = {}
-
-    def transition(self, key: Any, start: str, finish: str, *_: Any, **facts: Any) -> None:
-        """Record a task that is new, or has ended."""
-        if start == "released" and finish != "forgotten" and key not in self.submitted:
-            self.submitted[key] = len(self.waits)
-            self.dependencies[key] = [
-                other.key for other in self._scheduler.tasks[key].dependencies
-            ]
-        if finish == "memory":
-            self.n_bytes[key] = facts.get("nbytes") or 0
-
-
-class _RecordingClient(Client):
-    """Client whose tasks are timed and whose waits are recorded."""
-
-    recorder: _Recorder
-
-    def submit(self, func: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Submit a task that is timed."""
-        return super().submit(_timed, func, *args, **options)
-
-    def gather(self, futures: Any, *args: Any, **options: Any) -> Any:
-        """Gather results, and record for which ones the driver waits."""
-        self.recorder.waits.append({future.key for future in futures})
-        gather: Any = super().gather
-        return gather(futures, *args, **options)
-
-
-def _timed(function: Callable[..., Any], *args: Any) -> Any:
-    started = time.thread_time()
-    try:
-        return function(*args)
-    finally:
-        _seconds[get_worker().get_current_task()] = time.thread_time() - started
-
-
 def record_fit(views: Sequence[Any]) -> Recording:
-    """Fit some views on one worker, and record the tasks."""
+    """Fit some views in this process, one task at a time, and record the tasks."""
+    tasks: list[Task] = []
+    waits: list[frozenset[int]] = []
+    run, collect = SerialExecutor.submit, SerialExecutor.gather
+
+    def submit(
+        executor: SerialExecutor, function: Callable[..., Any], /, *args: Any, key: str
+    ) -> Any:
+        started = time.thread_time()
+        handle = run(executor, function, *args, key=key)
+        seconds = time.thread_time() - started
+        size, needed = sizeof(handle.result()), tuple(sorted(set(_positions(args))))
+        tasks.append(Task(key.partition("/")[0], seconds, size, needed, len(waits)))
+        handle.position = len(tasks) - 1
+        return handle
+
+    def gather(executor: SerialExecutor, handles: Sequence[Any]) -> list[Any]:
+        waits.append(frozenset(_positions(handles)))
+        return collect(executor, handles)
+
     with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        _RecordingClient(cluster) as client,  # type: ignore[no-untyped-call]
+        patch.multiple(SerialExecutor, submit=submit, gather=gather),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        client.recorder = _Recorder(cluster.scheduler)
-        cluster.scheduler.add_plugin(client.recorder)
-        model = MSCAM(_N_CLUSTERS, client=client).fit(list(views))
-        assert len(model.labels_) == len(views[0])
-    return _recording(client.recorder)
+        MSCAM(_N_CLUSTERS, n_jobs=1).fit(list(views))
+    return Recording(tuple(tasks), tuple(waits))
 
 
-def _recording(recorder: _Recorder) -> Recording:
-    keys = [key for key in recorder.submitted if key in _seconds]
-    position = {key: index for index, key in enumerate(keys)}
-
-    def positions(several: Iterable[Any]) -> list[int]:
-        return [position[key] for key in several if key in position]
-
-    tasks = tuple(
-        Task(
-            stage=str(key[0] if isinstance(key, tuple) else key).partition("-")[0],
-            seconds=_seconds.pop(key),
-            n_bytes=recorder.n_bytes.get(key, 0),
-            dependencies=tuple(positions(recorder.dependencies[key])),
-            n_waits=recorder.submitted[key],
-        )
-        for key in keys
-    )
-    return Recording(tasks, tuple(frozenset(positions(wait)) for wait in recorder.waits))
+def _positions(several: Iterable[Any]) -> Iterator[int]:
+    """Positions of the tasks among arguments, alone and in lists."""
+    for one in several:
+        if isinstance(one, Future):
+            yield one.position  # type: ignore[attr-defined]
+        elif isinstance(one, list):
+            yield from _positions(one)
 
 
 def simulate(
@@ -224,7 +178,4 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
 
 
 if __name__ == "__main__":
-    # tasks of `__main__` would be sent by value, and their seconds kept in a copy of this module
-    from tests.benchmarks import scale_out
-
-    scale_out.main()
+    main()

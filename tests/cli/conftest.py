@@ -9,9 +9,21 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli import main
+from tests.kept import emptied, kept_or_made
 from tests.synthetic import save_npz, three_subspaces
 
 Call = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("copies")
+
+
+@pytest.fixture
+def tmp_path(copies: Path) -> Path:
+    """The same path in every test, empty, for `kept_or_made`."""
+    return emptied(copies / "here")
 
 
 @pytest.fixture
@@ -34,3 +46,15 @@ def call() -> Call:
         return CliRunner().invoke(main, [str(item) for item in arguments], prog_name="mscam-dask")
 
     return invoke
+
+
+@pytest.fixture
+def run(here: Path, call: Call, copies: Path) -> Path:
+    """A finished run of tiny.toml with a report."""
+    with_report = ("--set", "report.enabled=true", "-o", "runs/one")
+
+    def make() -> None:
+        assert call("run", "tiny.toml", "--in-process", *with_report).exit_code == 0
+
+    kept_or_made(copies / "run", here / "runs", make)
+    return here / "runs" / "one"

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli.errors import handle_errors
+from mscam_dask.errors import WorkerLostError
 from tests.messages import quotes
 
 Call = Callable[..., Result]
@@ -35,43 +36,49 @@ def failed(error: Exception) -> Result:
     ("error", "code", "values"),
     [
         (OSError(errno.EROFS, "Read-only file system", "/absent/x"), 2, ("/", "Read-only", "-o")),
+        (OSError(errno.EACCES, "Permission denied", __file__), 2, (__file__, "Permission denied")),
         (PermissionError("denied"), 2, ("PermissionError: denied",)),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 2, ("a/b: Not a directory",)),
         (OSError(errno.EIO, "Input/output error", "a"), 1, ("Input/output error: 'a'",)),
+        (OSError("of a library"), 1, ("OSError: of a library",)),
+        (RuntimeError("can't start new thread"), 75, ("can't start new thread", "ulimit -u")),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 75, ("ulimit -u",)),
+        (MemoryError("Unable to allocate 8 EiB"), 4, ("Unable to allocate 8 EiB", "ulimit -v")),
+        (ImportError("x.so: failed to map segment from shared object"), 4, ("x.so", "ulimit -v")),
+        (OSError(errno.ENOSPC, "No space left on device", "a"), 75, ("No space left", "'a'")),
+        (WorkerLostError("task 'admm_view' was given up"), 4, ("task 'admm_view' was given up",)),
     ],
-    ids=["read-only", "permission", "path", "device"],
+    ids=[
+        *("read-only", "file", "permission", "path", "device", "other"),
+        *("thread", "process", "memory", "library", "disk", "worker"),
+    ],
 )
-def test_what_the_system_refuses(error: OSError, code: int, values: tuple[str, ...]) -> None:
+def test_an_error_is_a_message_and_an_exit_code(
+    error: Exception, code: int, values: tuple[str, ...]
+) -> None:
     result = failed(error)
     assert result.exit_code == code
     assert re.search(quotes(*values), result.stderr)
+    assert "Traceback" not in result.stderr
 
 
-def test_a_file_that_may_not_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "views.npz"
-    file.write_bytes(b"")
-    monkeypatch.setattr(os, "access", lambda *_: False)  # for root everything is open
-    result = failed(PermissionError(errno.EACCES, "Permission denied", str(file)))
-    assert result.exit_code == 2
-    assert re.search(quotes(file, "Permission denied"), result.stderr)
+@pytest.mark.parametrize("error", [ImportError("x"), ZeroDivisionError()])
+def test_a_defect_keeps_its_traceback(error: Exception) -> None:
+    assert failed(error).exception is error
 
 
 def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    run: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
-    assert call(*arguments).exit_code == 0
     opened = os.open
 
     def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR) and Path(path).parent.name == "out":
+        if flags & (os.O_WRONLY | os.O_RDWR) and Path(path).parent == run:
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         return opened(path, flags, *rest, **options)
 
     monkeypatch.setattr(os, "open", read_only)
-    result = call(*arguments)
+    result = call("run", "tiny.toml", "--in-process", "--set", "report.enabled=true", "-o", run)
     assert (result.exit_code, result.stderr) == (0, ""), "no step began"
 
 
@@ -120,27 +127,6 @@ def test_a_run_goes_on_when_its_output_cannot_be_written(here: Path, redirection
 def test_an_exit_code_says_what_was_not_written(here: Path) -> None:
     assert exit_code("describe absent", "2>/dev/full") == 3
     assert exit_code("ingest tiny.npz -o tiny.zarr", "2>/dev/null >/dev/full") == 75
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "values"),
-    [
-        (RuntimeError("can't start new thread"), 75, ("can't start new thread", "ulimit -u")),
-        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 75, ("ulimit -u",)),
-        (MemoryError("Unable to allocate 8 EiB"), 4, ("Unable to allocate 8 EiB", "ulimit -v")),
-        (ImportError("x.so: failed to map segment from shared object"), 4, ("x.so", "ulimit -v")),
-        (OSError(errno.ENOSPC, "No space left on device", "a"), 75, ("No space left", "'a'")),
-    ],
-    ids=["thread", "process", "memory", "library", "disk"],
-)
-def test_limits_of_the_system_are_typed_errors(
-    error: Exception, code: int, values: tuple[str, ...]
-) -> None:
-    result = failed(error)
-    assert result.exit_code == code
-    assert re.search(quotes(*values), result.stderr)
-    assert "Traceback" not in result.stderr
-    assert isinstance(failed(ImportError("x")).exception, ImportError)  # another is a defect
 
 
 def test_a_small_address_space_is_refused_before_libraries_end_the_process() -> None:

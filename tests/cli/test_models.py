@@ -21,59 +21,44 @@ from mscam_dask.pipeline.run.list_runs import compare_runs, list_runs
 from mscam_dask.pipeline.run.run import EXIT_DRIFT
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.cli.screens import numbers
-from tests.kept import emptied, kept_or_made
+from tests.kept import kept_or_made
 from tests.messages import quotes
 from tests.synthetic import gaussian_views, save_npz, three_subspaces
 
 Call = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("copies")
-
-
 @pytest.fixture
-def tmp_path(copies: Path) -> Path:
-    """The same path in every test, empty, for `kept_or_made`."""
-    return emptied(copies / "here")
-
-
-@pytest.fixture
-def run(here: Path, call: Call, copies: Path) -> Path:
-    """A finished run, and new.npz with 30 other samples."""
-
-    def make() -> None:
-        with_report = ("--set", "report.enabled=true", "-o", "runs/one")
-        assert call("run", "tiny.toml", "--in-process", *with_report).exit_code == 0
-
-    kept_or_made(copies / "run", here / "runs", make)
+def new(run: Path) -> str:
+    """File of 30 other samples than those of the run."""
     save_npz(Path("new.npz"), three_subspaces(30, seed=2))
-    return here / "runs" / "one"
+    return "new.npz"
 
 
-def test_predict_writes_csv_and_parquet(run: Path, call: Call) -> None:
-    model, new = load_run(run), three_subspaces(30, seed=2)
-    labels, membership = model.predict(new), model.predict_proba(new)
-    result = call("predict", run, "new.npz")
+def test_predict_writes_csv_and_parquet(run: Path, new: str, call: Call) -> None:
+    model, samples = load_run(run), three_subspaces(30, seed=2)
+    labels, membership = model.predict(samples), model.predict_proba(samples)
+    result = call("predict", run, new)
     assert result.exit_code == 0
     header, *rows = result.stdout.splitlines()
     assert header == "sample,cluster,confidence,next_cluster"
     assert [int(row.split(",")[1]) for row in rows] == labels.tolist()
     own = membership[np.arange(30), labels]
     np.testing.assert_allclose([float(row.split(",")[2]) for row in rows], own, atol=1e-6)
-    shown = call("predict", run, "new.npz", "-o", "labels.csv")
+    shown = call("predict", run, new, "-o", "labels.csv")
     assert shown.exit_code == 0
     assert Path("labels.csv").read_text().splitlines() == [header, *rows]
     assert [str(size) for size in np.bincount(labels)] == re.findall(r"(\d+) in", shown.stdout)
-    assert call("predict", run, "new.npz", "-o", "labels.parquet").exit_code == 0
+    assert call("predict", run, new, "-o", "labels.parquet").exit_code == 0
     frame = pd.read_parquet("labels.parquet")
     np.testing.assert_array_equal(frame["cluster"], labels)
     np.testing.assert_array_equal(frame["confidence"], own)
 
 
-def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("predict", run, "new.npz", "-o")
+def test_what_predict_refuses(
+    run: Path, new: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("predict", run, new, "-o")
     assert call(*arguments, "labels.txt").exit_code == 2
     Path("labels.csv").write_text("mine")
     refused = call(*arguments, "labels.csv")
@@ -81,7 +66,7 @@ def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyP
     assert "--overwrite" in refused.stderr
     assert Path("labels.csv").read_text() == "mine"
     assert call(*arguments, "labels.csv", "--overwrite").exit_code == 0
-    with np.load("new.npz") as archive:
+    with np.load(new) as archive:
         np.savez("short.npz", allow_pickle=False, view_0=archive["view_0"])
         np.savez("wide.npz", allow_pickle=False, view_0=archive["view_1"], view_1=archive["view_1"])
     assert call("predict", run, "short.npz").exit_code == 0  # a sample may be absent from a view
@@ -94,10 +79,10 @@ def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyP
     assert (without.exit_code, "mscam-dask[parquet]" in without.stderr) == (2, True)
 
 
-def test_new_samples_may_be_a_store(run: Path, call: Call) -> None:
-    ingest("new.npz", "new.zarr")
+def test_new_samples_may_be_a_store(run: Path, new: str, call: Call) -> None:
+    ingest(new, "new.zarr")
     stored = call("predict", run, "new.zarr")
-    assert stored.stdout == call("predict", run, "new.npz").stdout
+    assert stored.stdout == call("predict", run, new).stdout
 
 
 def changed(run: Path, **fields: object) -> None:
@@ -269,6 +254,7 @@ def test_known_labels_of_a_file(here: Path, call: Call) -> None:
     Path("known.csv").write_text("\n".join(known))
     Path("run.toml").write_text(
         '[data]\nsource = "a.npz"\npartial_labels = "known.csv"\n[cluster]\nn_clusters = 3\n'
+        "[report]\nenabled = false\n"
     )
     made = call("run", "run.toml", "--in-process", "-o", "runs/k")
     assert made.exit_code == 0, made.output

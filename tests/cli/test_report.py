@@ -13,18 +13,18 @@ Call = Callable[..., Result]
 
 
 def test_a_report_is_made_again_and_opened(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    here: Path, run: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 0
-    result = call("report", "out")
+    (run / "report.html").unlink()
+    result = call("report", run)
     assert result.exit_code == 0, result.output
-    assert "out/report.html" in result.stdout
+    assert "runs/one/report.html" in result.stdout
     there_is_a_browser = (here / "page.html").as_uri().__eq__
     monkeypatch.setattr("webbrowser.open", there_is_a_browser)
-    assert call("report", "out", "-o", "page.html", "--open").exit_code == 0
-    result = call("report", "out", "--open")
+    assert call("report", run, "-o", "page.html", "--open").exit_code == 0
+    result = call("report", run, "--open")
     assert result.exit_code == 75
-    assert (here / "out/report.html").as_uri() in result.stderr
+    assert (run / "report.html").as_uri() in result.stderr
     assert call("report", "absent").exit_code == 3
 
 

@@ -19,7 +19,6 @@ import pytest
 from click.testing import Result
 
 from mscam_dask.data.results import read_result
-from mscam_dask.errors import WorkerLostError
 from mscam_dask.pipeline.run import steps
 from mscam_dask.types.result import Status
 from tests.cli.screens import numbers
@@ -105,24 +104,6 @@ def test_an_error_is_one_message_and_its_exit_code(
     debugged = call("run", *arguments, "--in-process", "--debug")
     assert debugged.exit_code == code
     assert "Traceback" in debugged.stderr
-
-
-def test_a_lost_cluster_is_exit_code_4_and_a_defect_keeps_its_traceback(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    errors = iter([WorkerLostError("task 'admm_view' was given up"), ZeroDivisionError()])
-
-    def lost(*args: Any, **options: Any) -> None:
-        raise next(errors)
-
-    monkeypatch.setattr(steps, "cluster", lost)
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
-    assert result.exit_code == 4
-    assert "Error: task 'admm_view' was given up" in result.stderr
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
-    assert isinstance(result.exception, ZeroDivisionError)
-    record = json.loads((here / "out" / "run.json").read_text())
-    assert (record["state"], record["error"]["type"]) == ("failed", "ZeroDivisionError")
 
 
 def test_components_not_reached_is_exit_code_5_after_the_results(

@@ -53,4 +53,4 @@ def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 def names_of(data: MultiViewData) -> dict[str, tuple[str, ...] | None]:
     """Names of the columns of each view."""
-    return {view.name: getattr(view, "feature_names", None) for view in data.views}
+    return {view.name: view.feature_names for view in data.views}

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
-from mscam_dask.data.checkpoints import ObjectCheckpointStore
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError
@@ -80,26 +80,18 @@ def test_a_run_goes_on_in_another_directory(
     assert keys(bucket) == []
 
 
-@pytest.mark.thorough
-def test_a_run_goes_on_from_a_directory(settings: Settings, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_goes_on_from_a_directory_unless_it_is_to_start_again(
+    settings: Settings, tmp_path: Path, *, overwrite: bool
+) -> None:
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
     with pytest.raises(PreEmpted):
         run_pipeline(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_pipeline(elsewhere, tmp_path / "node 2")
-    assert outcome.record.resumed[0].after_iteration is not None
+    outcome = run_pipeline(elsewhere, tmp_path / "node 2", overwrite=overwrite)
+    assert [entry.after_iteration for entry in outcome.record.resumed] == [1] * (not overwrite)
     assert list((tmp_path / "shared").iterdir()) == []
-
-
-@pytest.mark.slow
-def test_overwrite_starts_the_clustering_again(
-    bucket: Any, settings: Settings, tmp_path: Path
-) -> None:
-    with pytest.raises(PreEmpted):
-        run_pipeline(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_pipeline(settings, tmp_path / "node 2", overwrite=True)
-    assert outcome.record.resumed == ()
-    assert keys(bucket) == []
 
 
 # ----------------------------------------------------------------------------- no way there
@@ -132,7 +124,7 @@ def test_wrong_credentials_are_said_and_not_shown(
     environment.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONGWRONG1")
     environment.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-not-to-be-shown")
     with pytest.raises(ConfigurationError) as refused:
-        ObjectCheckpointStore(PLACE).load()
+        FileCheckpointStore(PLACE).load()
     assert re.match(quotes("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), str(refused.value))
     arguments = ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
     result = CliRunner().invoke(main, arguments)

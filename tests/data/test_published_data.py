@@ -58,7 +58,6 @@ def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        {"D_hog": np.zeros((35, 35))},
         {"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))},
         {"K": np.zeros((34, 34))},
     ],
@@ -151,7 +150,6 @@ FEATURES, TRUTH = "low level features", "ground truth"
     [
         (f"{FEATURES}/Test_CH.dat", None, ["CH", {"train": 5}, "test"]),
         (f"{FEATURES}/Test_WT.dat", "1 2 3 4 5 6\n", ["CH", 3, "WT", (1, 6)]),
-        (f"{FEATURES}/Test_WT.dat", "1 2\n" * 3, ["WT", (5, 6), (3, 2)]),
         (f"{FEATURES}/Train_WT.dat", "a b\n", ["Train_WT.dat", "'a'"]),
         (f"{FEATURES}/Train_Normalized_CH.dat", "1", ["Train_CH.dat", "Train_Normalized_CH.dat"]),
         (f"{TRUTH}/Labels_cat_Test.txt", "2\n" * 3, [["cat"], 0, 1]),

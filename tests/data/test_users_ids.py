@@ -32,11 +32,10 @@ def test_whole_numbers_under_one_name_in_two_files_are_ids(tmp_path: Path, name:
     [
         lambda item: f"{item}.0",
         lambda item: f"{item:012d}",
-        lambda item: f"-{item}",
         lambda item: f"20230000000{item}00",
         lambda item: f"1E{item % 1000}",
     ],
-    ids=["1000.0", "zero-padded", "negative", "20 digits", "1E3"],
+    ids=["1000.0", "zero-padded", "20 digits", "1E3"],
 )
 def test_ids_keep_their_spelling(tmp_path: Path, write: Callable[[int], str]) -> None:
     known = [frame.set_axis([write(item) for item in NUMBERS]) for frame in (A, B)]
@@ -47,7 +46,7 @@ def test_ids_keep_their_spelling(tmp_path: Path, write: Callable[[int], str]) ->
     assert found == "right" or re.match(quotes("refused", "Proband"), found)
 
 
-@pytest.mark.parametrize("name", ["platelets", "year_of_birth", "zip"])
+@pytest.mark.parametrize("name", ["platelets", "zip"])
 def test_a_measured_whole_number_is_no_id(tmp_path: Path, name: str) -> None:
     """A first column of such numbers is a feature or asked for, also if two files have others in it."""
     first = A.reset_index(drop=True).assign(a0=ORDER * 17 + 40).rename(columns={"a0": name})
@@ -86,9 +85,7 @@ def test_ids_that_are_not_the_first_column(tmp_path: Path, kind: str, ids: list[
     assert found == "right" or re.match(quotes("refused", "a.csv"), found), found
 
 
-@pytest.mark.parametrize(
-    ("bad", "place"), [("NA", 0), ("", 11), ("#N/A", 11), ("P02", 0), ("P02", 11)]
-)
+@pytest.mark.parametrize(("bad", "place"), [("NA", 0), ("", 11), ("P02", 11)])
 def test_ids_that_are_missing_or_repeat(tmp_path: Path, bad: str, place: int) -> None:
     ids = [*TEXTS]
     ids[place] = bad

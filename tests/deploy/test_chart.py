@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.files import DEPLOY, documents, run
+from tests.deploy.files import DEPLOY, run
 from tests.deploy.test_kubernetes import all_manifests, check, pod_specs
 
 CHART = DEPLOY / "chart"
@@ -94,17 +94,6 @@ def test_values_reach_every_pod() -> None:
         assert pod.get("priorityClassName") == ("low" if secret == "w" else None)
         claims = [item.get("persistentVolumeClaim") for item in volumes]
         assert ({"claimName": "disk"} in claims) == (secret != "s")
-
-
-def test_kustomize_and_the_chart_have_the_same_programs() -> None:
-    (kustomization,) = documents(DEPLOY / "k8s/kustomization.yaml")
-    (generated,) = kustomization["configMapGenerator"]
-    programs = {file.name: file.read_text() for file in (CHART / "files").iterdir()}
-    assert programs == {
-        name: (DEPLOY / "k8s" / name).read_text()
-        for name in generated["files"]
-        if name != "job.yaml"
-    }
 
 
 def test_kubectl_renders_the_kustomization() -> None:

@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest import mock
 
 import pytest
 import yaml
@@ -45,77 +46,71 @@ SUCCESS: Course = (["JobCreated", "ClusterCreated", "Running", "Successful"], en
 LATER = failed(75)
 
 
-class ApiServer:
+class ApiServer(BaseHTTPRequestHandler):
     """Jobs by path. Each that is created takes the next of the courses, the last again and again."""
 
-    def __init__(self) -> None:
-        self.courses: list[Course] = [SUCCESS]
-        self.jobs: dict[str, Any] = {}
-        self.course: Course = ([], None)
-        self.changes: list[str] = []
-        self.tokens: set[str | None] = set()
-        self.n_failures = 0
+    courses: ClassVar[list[Course]]
+    jobs: ClassVar[dict[str, Any]]
+    course: ClassVar[Course]
+    changes: ClassVar[list[str]]
+    tokens: ClassVar[set[str | None]]
+    n_failures: ClassVar[int]  # answers after a job was created that fail
 
-    def earlier(self, job: Any, word: str, pod: Any) -> None:
-        """Let there be a job of an earlier night."""
-        self.jobs[NAME], self.course = job, ([word], pod)
+    def handle_any(self) -> None:
+        self.tokens.add(self.headers["Authorization"])
+        length = int(self.headers["Content-Length"] or 0)
+        code, value = self.answer(json.loads(self.rfile.read(length)) if length else None)
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(json.dumps(value).encode())
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        if self.n_failures:
-            self.n_failures -= 1
+    do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - names are http.server's
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+    def answer(self, body: Any) -> tuple[int, Any]:
+        cls, method, path = type(self), self.command, self.path
+        if "POST" in cls.changes and cls.n_failures:
+            cls.n_failures -= 1
             return 503, {"message": "the server is being upgraded"}
         if method != "GET":
-            self.changes.append(method)
+            cls.changes.append(method)
         if path == RUNNER:
-            pod = self.course[1]
+            pod = cls.course[1]
             return 404 if pod is None else 200, pod
         if method == "POST":
-            words, pod = self.courses.pop(0) if len(self.courses) > 1 else self.courses[0]
-            self.jobs[NAME], self.course = body, ([*words], pod)
+            words, pod = cls.courses.pop(0) if len(cls.courses) > 1 else cls.courses[0]
+            cls.jobs[NAME], cls.course = body, ([*words], pod)
             return 201, body
-        if path not in self.jobs:
+        if path not in cls.jobs:
             return 404, {"message": "not found"}
         if method == "DELETE":
-            return 200, self.jobs.pop(path)
-        words = self.course[0]
+            return 200, cls.jobs.pop(path)
+        words = cls.course[0]
         word = words.pop(0) if len(words) > 1 else words[0]
-        return 200, {**self.jobs[path], "status": {"jobStatus": word}}
+        return 200, {**cls.jobs[path], "status": {"jobStatus": word}}
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    api = ApiServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        def handle_any(self) -> None:
-            api.tokens.add(self.headers["Authorization"])
-            length = int(self.headers["Content-Length"] or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            code, value = api.answer(self.command, self.path, body)
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(json.dumps(value).encode())
-
-        do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - names are http.server's
-
-        def log_message(self, format: str, *args: Any) -> None: ...
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
+    class Api(ApiServer):
+        courses, jobs, course = [SUCCESS], {}, ([], None)
+        changes, tokens, n_failures = [], set(), 0
 
     (tmp_path / "token").write_text("of the pod\n")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as http:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(http.server_port))
         monkeypatch.setenv("MSCAM_ACCOUNT", str(tmp_path))
         for name in ("MSCAM_POLL_S", "MSCAM_RETRY_S"):
             monkeypatch.setenv(name, "0.001")
-        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
-        thread.start()
-        yield api
+        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+        yield Api
         http.shutdown()
-        thread.join()
 
 
 @pytest.fixture
-def create(server: ApiServer) -> Callable[..., int]:
+def create(server: type[ApiServer]) -> Callable[..., int]:
     """The program, run with the environment of the server."""
 
     def run(file: Path = FILE) -> int:
@@ -126,7 +121,7 @@ def create(server: ApiServer) -> Callable[..., int]:
 
 
 def test_the_job_of_the_file_is_created_as_the_account_of_the_pod(
-    server: ApiServer, create: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    server: type[ApiServer], create: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert create() == 0
     assert server.jobs == {NAME: JOB}
@@ -152,7 +147,11 @@ def test_the_job_of_the_file_is_created_as_the_account_of_the_pod(
     ],
 )
 def test_how_a_run_ended_says_whether_another_try_helps(
-    server: ApiServer, create: Callable[..., int], courses: list[Course], code: int, tries: int
+    server: type[ApiServer],
+    create: Callable[..., int],
+    courses: list[Course],
+    code: int,
+    tries: int,
 ) -> None:
     server.courses = courses
     assert create() == code
@@ -168,35 +167,27 @@ def test_how_a_run_ended_says_whether_another_try_helps(
     ],
 )
 def test_a_job_of_an_earlier_night_makes_room_once_it_has_ended(
-    server: ApiServer,
+    server: type[ApiServer],
     create: Callable[..., int],
     word: str,
     pod: Any,
     code: int,
     changes: list[str],
 ) -> None:
-    server.earlier(JOB, word, pod)
+    server.jobs[NAME], server.course = JOB, ([word], pod)
     assert create() == code
     assert server.changes == changes
 
 
 @pytest.mark.parametrize(("n_failures", "code"), [(3, 0), (99, 4)])
 def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(
-    server: ApiServer,
+    server: type[ApiServer],
     create: Callable[..., int],
     capsys: pytest.CaptureFixture[str],
     n_failures: int,
     code: int,
 ) -> None:
-    answer = server.answer
-
-    def away(method: str, path: str, body: Any) -> tuple[int, Any]:
-        answered = answer(method, path, body)
-        if method == "POST":
-            server.n_failures = n_failures
-        return answered
-
-    server.answer = away  # type: ignore[method-assign]
+    server.n_failures = n_failures
     assert create() == code
     assert " 503 " in capsys.readouterr().out
 
@@ -211,9 +202,7 @@ def test_a_file_without_a_daskjob_is_a_configuration_error(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("phase", "word"), [("Succeeded", "Successful"), ("Failed", "Failed")])
-def test_the_operator_says_these_words_and_frees_the_cluster(
-    monkeypatch: pytest.MonkeyPatch, phase: str, word: str
-) -> None:
+def test_the_operator_says_these_words_and_frees_the_cluster(phase: str, word: str) -> None:
     """The Dask operator's own code, of the pod that it makes of our job."""
     controller = pytest.importorskip("dask_kubernetes.operator.controller.controller")
     spec = JOB["spec"]["job"]["spec"]
@@ -233,10 +222,11 @@ def test_the_operator_says_these_words_and_frees_the_cluster(
         async def patch(self, value: Any, subresource: str) -> None:
             done.append(value["status"]["jobStatus"])
 
-    for name in ("DaskCluster", "DaskJob"):
-        monkeypatch.setattr(controller, name, Resource)
     handler = getattr(controller, f"handle_runner_status_change_{phase.lower()}")
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        mock.patch.multiple(controller, DaskCluster=Resource, DaskJob=Resource),
+    ):
         warnings.simplefilter("ignore", DeprecationWarning)  # its clock
         logger = logging.getLogger("test")
         asyncio.run(handler(meta=pod["metadata"], namespace="mscam", logger=logger))

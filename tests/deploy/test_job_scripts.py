@@ -5,6 +5,7 @@ PBS and LSF themselves run in no test; the others do.
 
 from __future__ import annotations
 
+import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import dask.config
 import pytest
 
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster_classes import configuration, new_cluster
+from mscam_dask.pipeline.run.cluster_classes import configuration, new_cluster, start_errors
+from tests.messages import raises
 
 pytest.importorskip("dask_jobqueue")
 
@@ -60,6 +63,11 @@ def test_a_job_asks_for_its_resources_and_its_worker_is_encrypted_and_leaves_in_
         keys = list(tmp_path.glob(".dask-jobqueue.*"))
         assert keys
         assert all(key.stat().st_mode & 0o077 == 0 for key in keys), "only the user can read them"
+
+
+def test_a_computer_without_the_commands_of_the_scheduler_is_a_wrong_setting() -> None:
+    with raises(ConfigurationError, "'lsf'", "no-bsub-here"), start_errors("lsf"):
+        subprocess.run(["no-bsub-here"], check=True)
 
 
 def test_the_link_to_the_dashboard_answers_though_workers_use_another_address(

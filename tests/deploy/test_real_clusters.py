@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import psutil
 import pytest
 
@@ -92,7 +93,19 @@ def dask_processes() -> list[psutil.Process]:
     ]
 
 
-def test_a_run_over_ssh_with_certificates(
+SECRET = "c4n4ry-D0-not-sh0w"
+# Dask's configuration, which SSHCluster hands over on command lines that all users can list.
+CONFIGURED = {
+    "MY_API_KEY": SECRET,
+    "DASK_MSCAM__API_KEY": SECRET,
+    "DASK_MSCAM__CARRIED": f"as {SECRET}",
+    "DASK_MSCAM__STORAGE": f"s3://user:{SECRET}@host/bucket",
+    "DASK_MSCAM__ARGUMENTS": f"['--verbose', '--header={SECRET}']",
+    "DASK_MSCAM__PUBLIC": "kept-as-it-is",
+}
+
+
+def test_a_run_over_ssh_with_certificates_hands_no_secret_over(
     tmp_path: Path, ssh: dict[str, Any], expected: bytes
 ) -> None:
     made = make_certificates(tmp_path / "certs")
@@ -101,10 +114,17 @@ def test_a_run_over_ssh_with_certificates(
         tmp_path, max_iter=3, cluster="ssh", cluster_options=options, tls_ca=str(made.authority),
         tls_cert=str(made.certificate("client")), tls_key=str(made.key("client")),
     )  # fmt: skip
-    log = tmp_path / "log"
-    with started(*mscam("run", file, "--plain"), log=log, env=script_environment()) as driver:
+    log, env = tmp_path / "log", script_environment(**CONFIGURED)
+    with started(*mscam("run", file, "--plain"), log=log, env=env) as driver:
         wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)
-        assert len(dask_processes()) >= 3
+        processes = dask_processes()
+        assert len(processes) >= 3
+        for process in processes:
+            assert SECRET not in str(process.environ()) + str(process.cmdline())
+            handed_over = process.environ()["DASK_INTERNAL_INHERIT_CONFIG"]
+            configuration = repr(dask.config.deserialize(handed_over))
+            assert "kept-as-it-is" in configuration
+            assert SECRET not in configuration
         assert driver.wait(200) in (0, 5), text_of(log)
     assert record(tmp_path)["executor"] == "2 workers of a ssh cluster"
     assert labels(tmp_path) == expected

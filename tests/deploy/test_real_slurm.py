@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 
 from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.batch_nodes import Machine, slurm_node
-from tests.deploy.files import DEPLOY, script_environment
-from tests.deploy.processes import text_of, wait_until, write_pipeline
+from tests.deploy.files import DEPLOY, run, script_environment
+from tests.deploy.processes import mscam, text_of, wait_until, write_pipeline
 
 pytest.importorskip("dask_jobqueue")
 
@@ -31,12 +31,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 class Job:
     """A run that deploy/slurm/nightly.sbatch starts, submitted from the directory of its page."""
 
-    def __init__(self, node: Machine, home: Path, *options: str, run: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        node: Machine,
+        home: Path,
+        *options: str,
+        run: tuple[str, ...] = (),
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         for file in (DEPLOY / "slurm").iterdir():
             shutil.copy(file, home)
         write_pipeline(home)
         make_certificates(home / "certs")
-        variables = {"MSCAM_JOBS": "1", "MSCAM_CORES": "1", "MSCAM_MEMORY": "2GiB"}
+        variables = {"MSCAM_JOBS": "1", "MSCAM_CORES": "1", "MSCAM_MEMORY": "2GiB", **(more or {})}
         command = ("sbatch", "--parsable", *options, "nightly.sbatch", *run)
         environment = script_environment(MSCAM_PYTHON=sys.executable, **variables)
         self.node, self.home = node, home
@@ -152,6 +159,35 @@ def test_a_run_whose_workers_are_all_preempted_is_requeued_and_resumes(
     no_job_starts("UP")
     job.completes()
     assert job.record()["resumed"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "reason"),
+    [
+        ({"DASK_JOBQUEUE__SLURM__QUEUE": "nowhere"}, "4:0", "invalid partition"),
+        ({"MSCAM_PIPELINE": "/absent.toml"}, "2:0", "/absent.toml"),
+    ],
+)
+def test_a_run_that_would_fail_again_is_not_requeued(
+    node: Machine, tmp_path: Path, variables: dict[str, str], code: str, reason: str
+) -> None:
+    job = Job(node, tmp_path, more=variables)
+    ended = job.wait("FAILED", "COMPLETED")
+    assert (ended["ExitCode"], ended["Restarts"]) == (code, "0")
+    assert reason in " ".join(text_of(job.log).split())
+
+
+def test_a_controller_that_does_not_answer_is_worth_another_try(
+    node: Machine, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "slurm.conf"
+    text = Path(node.environment["SLURM_CONF"]).read_text()
+    elsewhere.write_text(f"{text}SlurmctldPort=9\nMessageTimeout=2\n")
+    file = write_pipeline(tmp_path, cluster="slurm", threads=1, memory_limit="1 GiB")
+    command = node.command(*mscam("run", file, "--plain"), cwd=tmp_path)
+    done = run(*command, env=script_environment(SLURM_CONF=str(elsewhere)), timeout=200)
+    assert done.returncode == 75, done.stderr
+    assert "Unable to contact slurm controller" in " ".join(done.stderr.split())
 
 
 def test_everything_in_one_allocation(node: Machine, tmp_path: Path) -> None:

@@ -80,3 +80,16 @@ def test_cron_does_not_start_a_second_run_beside_the_first(
     assert re.search(r"^\d{4}-\d\d-\d\dT\S+ \S", text, re.MULTILINE), "the second is in the log"
     (tmp_path / "behaviour").write_text("exit 0")
     assert run(*command, env=nightly).returncode == 0
+
+
+# -- SLURM (test_real_slurm.py runs the script) ---------------------------------------------------
+
+
+def test_the_signal_before_the_time_is_over_reaches_the_batch_script() -> None:
+    for file, mark in (("nightly.sbatch", "#SBATCH"), ("mscam.scrontab", "#SCRON")):
+        script = (DEPLOY / "slurm" / file).read_text()
+        assert re.findall(rf"^{mark} --signal=(.*)$", script, re.M) == ["B:USR1@300"]
+    text = (DEPLOY / "slurm/mscam.scrontab").read_text()
+    # --signal=B: tells the first shell only, which becomes the script
+    (command,) = re.findall(r"^30 2 \* \* \* (.*)$", text, re.M)
+    assert re.fullmatch(r"exec env MSCAM_HOME=\S+ bash \S+/nightly.sbatch", command)

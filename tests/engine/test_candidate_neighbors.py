@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import neighbors
-from mscam_dask.engine.blocks import View
+from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape

@@ -194,7 +194,7 @@ def without_choices(snapshot: Checkpoint) -> Checkpoint:
 
 
 def with_decision(snapshot: Checkpoint) -> Checkpoint:
-    return Checkpoint(snapshot.arrays, {**snapshot.record, "decision": "GUESS"})
+    return Checkpoint(snapshot.arrays, {**snapshot.record, "progress": {"decision": "GUESS"}})
 
 
 @pytest.mark.parametrize(

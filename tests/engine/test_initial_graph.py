@@ -116,7 +116,7 @@ def before_and_after(seed: int, *, apart: float = 1.8, **more: Any) -> tuple[flo
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), checkpoint_store=memory)
     start = memory.saved[0]
     assert_array_equal(np.unique(start.arrays["best_labels"]), np.arange(6))
-    after = PartitionScore(tuple(start.record["best_view_scores"])).score
+    after = PartitionScore(tuple(start.record["best_score"]["view_scores"])).score
     return solution.settings[0].score, after
 
 

@@ -23,7 +23,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ViewType
+from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
@@ -39,7 +39,7 @@ GIB = 2.0**30
 
 
 @dataclasses.dataclass(frozen=True)
-class ShapeOnly:
+class ShapeOnly(RowSource):
     """A view that cannot be read: a plan looks at shapes and metrics only."""
 
     name: str

@@ -120,7 +120,7 @@ def test_a_model_fitted_on_a_cluster_survives_pickling(tmp_path: Path) -> None:
     for back in copies:
         assert back.client is None
         assert back.callbacks == (print,)
-        assert back.checkpoint_store.directory == store.directory
+        assert back.checkpoint_store.place == store.place
         assert_array_equal(back.labels_, model.labels_)
         assert_array_equal(back.predict(views), model.predict(views))
         assert back.history_.equals(model.history_)

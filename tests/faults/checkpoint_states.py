@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mscam_dask.data.checkpoints import Checkpoint, ObjectCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
 
 
 def state(number: int, n_values: int = 30) -> Checkpoint:
@@ -13,7 +13,7 @@ def state(number: int, n_values: int = 30) -> Checkpoint:
     return Checkpoint(arrays, {"iteration": number, "n_values": n_values})
 
 
-def number_in(store: ObjectCheckpointStore) -> int | None:
+def number_in(store: FileCheckpointStore) -> int | None:
     """Which state a store gives back, all of it of that state; None for none."""
     found = store.load()
     if found is None:

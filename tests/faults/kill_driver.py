@@ -31,9 +31,9 @@ from tests.synthetic import save_npz
 
 
 def write_pipeline(directory: Path, execution: str = "in_process = true\nthreads = 1") -> Path:
-    """240 samples of 6 clusters that take the path all its iterations."""
+    """300 samples of 6 clusters, which ARPACK cuts (up to 250 would be dense), in several iterations."""
     rng = np.random.default_rng(5)
-    data = subspace_mixture(240, 6, (10, 14, 20), rng=rng, separation=1.0, noise=0.6)
+    data = subspace_mixture(300, 6, (10, 14, 20), rng=rng, separation=1.0, noise=0.6)
     save_npz(directory / "data.npz", data)
     file = directory / "pipeline.toml"
     file.write_text(

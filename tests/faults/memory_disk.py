@@ -363,14 +363,17 @@ class Traced:
         self.before.after_changes(self.changes).after_power_cut("everything").restore(self.root)
 
 
-def traced(root: Path, change: Callable[[], object]) -> Traced:
-    """Record the changes that a function makes below a directory, in this process."""
+def traced(root: Path, change: Callable[[], object], *, can_exchange: bool = True) -> Traced:
+    """Record the changes that a function makes below a directory, in this process.
+
+    With `can_exchange=False` the disk exchanges no names, as some file systems do not.
+    """
     before, trace = MemoryDisk.of(root), _Trace(root)
     exchange = LocalFilesystem.exchange
 
     def recorded(self: LocalFilesystem, first: Path, second: Path) -> bool:
         trace.note_contents()
-        done = exchange(self, first, second)
+        done = can_exchange and exchange(self, first, second)
         if done:
             trace.exchanged(first, second)
         return done

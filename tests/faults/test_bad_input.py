@@ -5,11 +5,9 @@ Warnings are errors throughout, so an overflow on the way would fail a test too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Literal
 
-import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConvergenceWarning, DataError, MscamError
@@ -208,16 +205,7 @@ def test_numbers_of_views_and_columns(model: Estimator, dims: tuple[int, ...]) -
         assert adjusted_rand_index(labels, fitted.labels_) == 1.0
 
 
-# -- what is refused --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", [sparse.csr_array, lambda rows: da.from_array(rows, chunks=2)])
-def test_values_that_are_missing_in_other_forms_are_named(form: Callable[[Array], Any]) -> None:
-    good = np.arange(12.0).reshape(6, 2) % 5
-    bad = good.copy()
-    bad[3, 1] = np.nan
-    with raises(DataError, "'view_1'", "1 NaN", "[3]"):
-        fit([good, form(bad)], 2)
+# -- ends of weights --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])

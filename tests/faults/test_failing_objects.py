@@ -6,12 +6,9 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
-import numpy as np
 import pytest
 
-from mscam_dask import MSCAM, Constants
-from mscam_dask.data.checkpoints import ObjectCheckpointStore
-from mscam_dask.data.datasets import subspace_mixture
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import TemporaryFailure
@@ -30,12 +27,12 @@ WHERE = ObjectPath("s3://bucket/runs/nightly-0123")
 
 
 RESET = "the connection was reset"
-How = Literal["undone", "half done", "done", "killed"]
+How = Literal["undone", "half done", "done"]
 Content = dict[str, bytes]
 
 
 class FailingFiles(MemoryFiles):
-    """Objects in memory of which operation `position` (from 0) fails, and with "killed" all after it."""
+    """Objects in memory of which operation `position` (from 0) fails."""
 
     def __init__(
         self, content: Content | None = None, position: int | None = None, how: How = "undone"
@@ -77,9 +74,7 @@ class FailingFiles(MemoryFiles):
         """Fail if it is this operation's turn, after a share of it was done."""
         number = self.done
         self.done += 1
-        if self._position is None or number < self._position:
-            return
-        if number == self._position or self._how == "killed":
+        if number == self._position:
             do({"done": 1.0, "half done": 0.5}.get(self._how, 0.0))
             raise OSError(errno.EIO, RESET, name)
 
@@ -103,7 +98,7 @@ def no_server() -> Iterator[None]:
 def number_of(content: Content) -> int | None:
     """Which state objects give back."""
     use(FailingFiles(content))
-    return number_in(ObjectCheckpointStore(WHERE))
+    return number_in(FileCheckpointStore(WHERE))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +106,7 @@ def stores(no_server: None) -> list[Content]:
     """After 0, 1, 2 and 3 states were saved."""
     found: list[Content] = [{}]
     files = use(FailingFiles())
-    checkpoints = ObjectCheckpointStore(WHERE)
+    checkpoints = FileCheckpointStore(WHERE)
     for number in range(3):
         checkpoints.save(state(number))
         found.append(dict(files.content))
@@ -124,7 +119,7 @@ def prefixes(content: Content) -> set[str]:
 
 def requests_of_save(content: Content, number: int) -> int:
     files = use(FailingFiles(content))
-    ObjectCheckpointStore(WHERE).save(state(number))
+    FileCheckpointStore(WHERE).save(state(number))
     return files.done
 
 
@@ -141,7 +136,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
     for position in sorted({*range(0, n_requests, 7), *last}):
         files = use(FailingFiles(stores[saved], position, how))
         try:
-            ObjectCheckpointStore(WHERE).save(state(saved))
+            FileCheckpointStore(WHERE).save(state(saved))
         except TemporaryFailure as error:
             assert RESET in str(error)  # noqa: PT017 - not every request raises
             assert number_of(files.content) in (before, saved)
@@ -149,7 +144,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
             assert number_of(files.content) == saved  # a removal was cut off, or an answer
         seen.add(number_of(files.content))
         files = use(FailingFiles(files.content))
-        again = ObjectCheckpointStore(WHERE)
+        again = FileCheckpointStore(WHERE)
         again.load()
         again.save(state(saved + 1))
         assert number_of(files.content) == saved + 1
@@ -162,7 +157,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
 def test_the_same_writer_goes_on_after_a_request_without_an_answer(stores: list[Content]) -> None:
     for position in range(0, requests_of_save(stores[2], 2), 3):
         files = use(FailingFiles(stores[2], position, "done"))
-        writer = ObjectCheckpointStore(WHERE)
+        writer = FileCheckpointStore(WHERE)
         for _ in range(2):
             try:
                 writer.save(state(2))
@@ -171,31 +166,9 @@ def test_the_same_writer_goes_on_after_a_request_without_an_answer(stores: list[
         assert number_of(files.content) == 2
 
 
-@pytest.mark.parametrize("how", ["lost", "emptied", "cut short", "one bit"])
-def test_damage_of_the_newest_is_named_and_the_one_before_taken(
-    stores: list[Content], how: str
-) -> None:
-    whole = stores[3]
-    (newest,) = [name for name in prefixes(whole) if name.startswith("00000002")]
-    pointer = f"{WHERE}/{POINTER}"
-    for name in [name for name in whole if f"/{newest}/" in name or name == pointer]:
-        files = use(FailingFiles(whole))
-        content = bytearray(files.content.pop(name))
-        if how == "one bit":
-            content[len(content) // 2] ^= 4
-        if how != "lost":
-            kept = {"emptied": 0, "cut short": len(content) // 2}.get(how, len(content))
-            files.content[name] = bytes(content[:kept])
-        checkpoints = ObjectCheckpointStore(WHERE)
-        found = checkpoints.load()
-        assert found is not None
-        assert found.record["iteration"] == (2 if name == pointer else 1)
-        assert any(name in said for said in checkpoints.damage), checkpoints.damage
-
-
 def test_a_second_driver_is_noticed(stores: list[Content]) -> None:
     files = use(FailingFiles(stores[2]))
-    first, second = (ObjectCheckpointStore(WHERE) for _ in range(2))
+    first, second = (FileCheckpointStore(WHERE) for _ in range(2))
     assert first.load() is not None
     assert second.load() is not None
     second.save(state(2))
@@ -209,44 +182,12 @@ def test_a_second_driver_is_noticed(stores: list[Content]) -> None:
 
 def test_clearing_leaves_nothing_and_cut_off_nothing_damaged(stores: list[Content]) -> None:
     counted = use(FailingFiles(stores[3]))
-    ObjectCheckpointStore(WHERE).clear()
+    FileCheckpointStore(WHERE).clear()
     for position in range(counted.done):
         files = use(FailingFiles(stores[3], position, "half done"))
         with pytest.raises(TemporaryFailure, match=RESET):
-            ObjectCheckpointStore(WHERE).clear()
+            FileCheckpointStore(WHERE).clear()
         assert number_of(files.content) in (None, 1, 2)
         files = use(FailingFiles(files.content))
-        ObjectCheckpointStore(WHERE).clear()
+        FileCheckpointStore(WHERE).clear()
         assert files.content == {}
-
-
-@pytest.mark.slow
-def test_a_fit_killed_at_any_request_ends_with_the_same_bits() -> None:
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
-
-    def fitted(files: FailingFiles) -> MSCAM:
-        use(files)
-        store = ObjectCheckpointStore(WHERE)
-        model = MSCAM(n_clusters=3, constants=Constants.paper(), max_iter=2, checkpoint_store=store)
-        return model.fit(data)
-
-    def bits(model: MSCAM) -> list[bytes]:
-        graph = model.consensus_graph_
-        arrays: list[Any] = [
-            model.labels_,
-            graph.data,
-            graph.indices,
-            *model.view_embeddings_.values(),
-        ]
-        return [array.tobytes() for array in arrays]
-
-    counting = FailingFiles()
-    undisturbed = bits(fitted(counting))
-    for position in range(0, counting.done, 23):
-        files = FailingFiles(None, position, "killed")
-        try:
-            fitted(files)
-        except (TemporaryFailure, OSError):
-            assert bits(fitted(FailingFiles(files.content))) == undisturbed
-        else:  # it was removing the oldest
-            assert position > counting.done - 30

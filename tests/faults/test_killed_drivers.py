@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.run.resume import resume_run
 from tests.faults.kill_driver import outcome_of, write_pipeline
 
 pytestmark = pytest.mark.faults
@@ -45,14 +43,6 @@ def iterations_in(events: Path) -> int:
     return events.read_text().count('"event":"iteration_finished"') if events.exists() else 0
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Outcome of a run that is not stopped."""
-    directory = tmp_path_factory.mktemp("whole")
-    run_pipeline(read_config(write_pipeline(directory)), directory / "out")
-    return outcome_of(directory / "out")
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 @pytest.mark.thorough
@@ -62,9 +52,7 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     file = write_pipeline(tmp_path)
     root = tmp_path / "cut"
     command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root), "--plain"]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ)
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr is not None
         while iterations_in(root / "events.jsonl") < 2:
             assert process.poll() is None

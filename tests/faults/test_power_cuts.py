@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.ingest import append
-from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -31,12 +30,6 @@ of_cuts = pytest.mark.parametrize(
     [8, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
     ids=["some", "all"],
 )
-
-
-@pytest.fixture(params=[True, False], ids=["swapped", "renamed"])
-def can_exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not request.param:
-        monkeypatch.setattr(LocalFilesystem, "exchange", lambda *_: False)
 
 
 # -- stores ------------------------------------------------------------------------------------
@@ -70,15 +63,17 @@ STORED: dict[str, tuple[Callable[[Path], object], list[float] | None, list[float
 
 @of_cuts
 @pytest.mark.parametrize("how", STORED)
-@pytest.mark.usefixtures("can_exchange")
-def test_a_store_is_the_old_one_or_the_new_one(how: str, most: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("can_exchange", [True, False], ids=["swapped", "renamed"])
+def test_a_store_is_the_old_one_or_the_new_one(
+    how: str, most: int | None, can_exchange: bool, tmp_path: Path
+) -> None:
     change, before, after = STORED[how]
     root = tmp_path / "d"
     root.mkdir()
     store = root / "data.zarr"
     if before is not None:
         write_store(counting(0, 3), store)
-    trace = traced(root, lambda: change(store))
+    trace = traced(root, lambda: change(store), can_exchange=can_exchange)
     for cut in trace.cuts(most=most):
         assert numbers(store) in (before, after), cut
     trace.synced()

@@ -8,19 +8,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import dask.config
 import numpy as np
 import psutil
 import pytest
-from distributed import LocalCluster, Security
+from distributed import Security
 
 from mscam_dask.errors import ConfigurationError, MscamError, redacted
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run import cluster_classes
-from mscam_dask.pipeline.run.cluster import open_cluster
 from mscam_dask.pipeline.run.resume import run_pipeline
 from tests.messages import raises
 
@@ -165,42 +161,3 @@ def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
     lines = [line for key in keys for line in key.splitlines() if len(line) > 40]
     for secret in (CANARY, *lines):
         assert secret.encode() not in kept
-
-
-class AsSSH(LocalCluster):
-    """Cluster that hands Dask's configuration over as SSHCluster does, on a command line."""
-
-    handed_over = ""
-
-    def __init__(self, **options: Any) -> None:
-        type(self).handed_over = dask.config.serialize(dask.config.global_config)
-        options = {key: options[key] for key in options.keys() & {"n_workers"}}
-        super().__init__(  # type: ignore[no-untyped-call]
-            processes=False,
-            protocol="tcp",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            **options,
-        )
-
-
-@pytest.mark.usefixtures("secret_environment")
-def test_command_lines_of_an_ssh_cluster_carry_no_secret_of_dasks_configuration(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cluster_classes, "load_class", lambda name: AsSSH)
-    secrets = {
-        "gateway.auth.kwargs": {"password": CANARY},
-        "mscam.api-key": CANARY,
-        "mscam.storage": f"s3://user:{CANARY}@host/bucket",
-        "mscam.arguments": ["--verbose", f"--header={CANARY}"],
-        "mscam.carried": f"as {CANARY}",
-        "mscam.public": "kept-as-it-is",
-    }
-    options = {"hosts": ["127.0.0.1"] * 2}
-    with dask.config.set(secrets):
-        with open_cluster(ExecutionTable(cluster="ssh", cluster_options=options)):
-            assert dask.config.get("mscam.api-key") == CANARY
-        handed_over = repr(dask.config.deserialize(AsSSH.handed_over))
-    assert "kept-as-it-is" in handed_over
-    assert CANARY not in handed_over

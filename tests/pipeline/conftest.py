@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.pipeline.run import steps
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.pipeline.runs import HERE, QUIET, THREE, Write, again, stopped_run
@@ -49,15 +49,14 @@ def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The fits that were made, by what was handed down to them."""
     made: list[dict[str, Any]] = []
-    fit = steps.cluster
+    fit = MSCAM.fit
 
-    def counted(*arguments: Any, **options: Any) -> Any:
-        start = options["start"]
-        is_warm = start is not None and start.is_warm
-        made.append({**start.arguments, "init_labels": start.init_labels} if is_warm else {})
-        return fit(*arguments, **options)
+    def counted(estimator: MSCAM, *arguments: Any, **options: Any) -> MSCAM:
+        handed = {**estimator.get_params(deep=False), "init_labels": options["init_labels"]}
+        made.append({} if options["init_labels"] is None else handed)
+        return fit(estimator, *arguments, **options)
 
-    monkeypatch.setattr(steps, "cluster", counted)
+    monkeypatch.setattr(MSCAM, "fit", counted)
     return made
 
 

@@ -7,16 +7,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.solvers.borders import Points, borders
 from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
     candidate_partitions,
+    diffusion_coordinates,
     linkage_partition,
     linked_points,
     principal_scores,
     views_separate,
+    ward_partition,
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from tests.solvers.test_borders import normals
@@ -75,7 +78,7 @@ def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_
 
 
 def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
-    rows, labels = normals(0, (300, 5), 9.0, 6)
+    rows, labels = normals(0, (300, 6), 4.5, 6)
     points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
     p_value = borders(points, labels, 2).p_values[0, 1]
     candidates = [labels] * (1 + int(0.05 / p_value))
@@ -110,7 +113,8 @@ def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refuse
     points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
     apart = np.repeat([0, 1], (400, 60))
     assert views_separate(points, first, 2) == [True]
-    assert best_by_borders(points, [first, apart], graphs(apart), 2) == 0
+    most = graphs(np.where(rng.random(460) < 0.1, 1 - apart, apart))
+    assert best_by_borders(points, [first, apart], most, 2) == 0
     halves = halves_of(rng.normal(size=400)).astype(np.int64)
     one = rng.normal(size=(400, 6))
     one[:60] += 9.0
@@ -130,6 +134,43 @@ def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_take
     found = best_by_borders(points, [halves, small, large], graphs(small), 3)
     assert found == 2
     assert best_by_borders(points, [halves, small, large, labels], graphs(small), 3) == 3
+
+
+def test_a_candidate_that_neighbors_explain_nearly_completely_takes_the_place_of_a_supported_one() -> (
+    None
+):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 6))
+    rows[:, 0] += 12.0 * (np.arange(400) % 2)
+    rows[:40, 3] += 14.0
+    points = Points(rows, (3, 3))
+    even, rare = np.arange(400) % 2, (np.arange(400) < 40).astype(np.int64)
+    assert borders(points, even, 2).support
+    assert borders(points, rare, 2).support
+    assert best_by_borders(points, [even, rare], graphs(rare), 2) == 1
+    assert best_by_borders(points, [even, rare], graphs(even), 2) == 0
+    noisy = np.where(rng.random(400) < 0.1, 1 - rare, rare)  # it does not explain nearly all
+    assert best_by_borders(points, [even, rare], graphs(noisy), 2) == 0
+
+
+@pytest.mark.parametrize("n", [150, 420])  # by a dense and by a sparse eigensolver
+def test_diffusion_coordinates_have_the_products_of_the_normalized_graph(n: int) -> None:
+    rng = np.random.default_rng(0)
+    low_rank = rng.random((n, 8))
+    graph = csr_array(low_rank @ low_rank.T)
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    rows = diffusion_coordinates([ReferenceGraphs((graph,))], 20)
+    expected = graph.toarray() / np.outer(degrees, degrees)
+    np.testing.assert_allclose(rows @ rows.T, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("sizes", [(300, 12), (200, 100, 8)])
+def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) -> None:
+    rows, labels = normals(0, sizes, 9.0, 6)
+    near = csr_array(kneighbors_graph(rows, 9))
+    views = [ReferenceGraphs((csr_array(near + near.T),))]
+    (found,) = ward_partition(Points(rows, (6,)), views, len(sizes))
+    assert adjusted_rand_score(labels, found) == 1.0
 
 
 def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:

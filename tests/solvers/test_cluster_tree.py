@@ -10,9 +10,10 @@ from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
-from mscam_dask.solvers.cluster_tree import cluster_tree, merge_components
+from mscam_dask.solvers.cluster_tree import cluster_tree, merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import GraphRows
 from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.spectral_cut import canonical_labels
 
 
 def test_weights_between_are_sums_of_the_symmetric_graph() -> None:
@@ -66,8 +67,11 @@ def test_views_that_have_all_samples_merge_as_complete_ones(
     blocks = (rng.standard_normal((n, 2)), rng.standard_normal((n, 3)))
     everyone = PresentSamples(np.arange(n), n)
     points = IncompleteBlocks(n, blocks, (everyone, everyone), (0, 0), (1.0, 1.0))
-    found = merge_components(points, components, n_clusters)
-    assert found.tolist() == merge_components(np.hstack(blocks), components, n_clusters).tolist()
+    found = merge_incomplete(points, components, n_clusters)
+    sizes = np.bincount(components).astype(float)
+    members = np.eye(n_components)[components]
+    merged, _ = ward_merge(members.T @ np.hstack(blocks) / sizes[:, None], sizes, n_clusters)
+    assert found.tolist() == canonical_labels(merged[components]).tolist()
 
 
 def test_the_smallest_components_without_a_common_view_merge_first() -> None:
@@ -75,4 +79,4 @@ def test_the_smallest_components_without_a_common_view_merge_first() -> None:
     present = tuple(PresentSamples(np.flatnonzero(components == i), 8) for i in range(3))
     blocks = tuple(np.zeros((len(own), 2)) for own in present)
     points = IncompleteBlocks(8, blocks, present, (0, 0, 0), (1.0, 1.0, 1.0))
-    assert merge_components(points, components, 2).tolist() == [0] * 5 + [1] * 3
+    assert merge_incomplete(points, components, 2).tolist() == [0] * 5 + [1] * 3

@@ -20,10 +20,11 @@ from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers import admm, row_graph, row_view
-from mscam_dask.solvers.cluster_tree import merge_components
+from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.graph_update import GraphRows, candidate_neighbors, graph_block
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_rows
+from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale
 from tests.blocks import small_blocks
@@ -295,9 +296,11 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
         graphs.component_sums([one], components, a)
         for one, (a, _) in zip(own_views, RANGES, strict=True)
     ]
-    merged = graphs.merged_by_sums(sums, components, np.arange(N, dtype=np.int32), 3)
+    merged = graphs.merge_components(sums, components, np.arange(N, dtype=np.int32), 3)
     joined = np.concatenate([ridge_points(one) for one in own_views])
-    assert_array_equal(merged, merge_components(joined, labels[1], 3))
+    sizes = np.bincount(labels[1]).astype(float)
+    means = np.eye(len(sizes))[labels[1]].T @ joined / sizes[:, None]
+    assert_array_equal(merged, canonical_labels(ward_merge(means, sizes, 3)[0][labels[1]]))
 
 
 def random_rows(seed: int, n: int = 40) -> tuple[csr_array[np.float64], list[GraphRows]]:

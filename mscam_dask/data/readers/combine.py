@@ -18,7 +18,7 @@ from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import lifted, n_samples_of, replaced_view
+from mscam_dask.data.views.presence import lifted, replaced_view
 from mscam_dask.data.views.sample_ids import (
     Join,
     JoinedSamples,
@@ -202,7 +202,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     if own is None:
         note = f"{item.where}: no sample ids; its rows are taken in the order of {first}."
         return replace(item, notes=(*item.notes, note))
-    counts = {f"view {view.name!r}": n_samples_of(view) for view in item.views}
+    counts = {f"view {view.name!r}": view.n_samples for view in item.views}
     if item.labels is not None:
         counts["the labels"] = len(item.labels)
     for what, count in counts.items():

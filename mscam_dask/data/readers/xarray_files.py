@@ -121,7 +121,10 @@ def _variable(variable: Any, dimension: str) -> Any:
     if variable.ndim > 2:
         return variable.data
     values = np.asarray(variable)
-    are_texts = values.dtype.kind == "O" and all(isinstance(v, str | bytes) for v in values.flat)
+    # xarray writes a missing text as an empty one
+    are_texts = values.dtype.kind in "OT" and all(
+        isinstance(v, str | bytes) and v for v in values.flat
+    )
     return np.array([as_text(v) for v in values.flat]) if are_texts else values
 
 

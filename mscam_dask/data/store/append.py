@@ -19,9 +19,6 @@ from mscam_dask.data.views.presence import (
 from mscam_dask.data.views.sources import (
     RowsOf,
     RowSource,
-    as_rows,
-    check_row_range,
-    feature_names_of,
     first_difference,
     is_numbering,
     listed,
@@ -44,15 +41,14 @@ class JoinedRows(RowsOf):
     def dtype(self) -> np.dtype[Any]:
         return np.result_type(self.source.dtype, self.second.dtype)
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        check_row_range(self, start, stop)
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
         border = self.source.shape[0]
         parts = []
         if start < border:
             parts.append(self.source.read(start, min(stop, border)))
         if stop > border or not parts:
             parts.append(self.second.read(max(start, border) - border, max(stop, border) - border))
-        return parts[0] if len(parts) == 1 else as_rows(np.concatenate(parts))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> MultiViewData:
@@ -91,7 +87,7 @@ def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
             "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
         )
     differ = f"{old.shape[1]} columns in {where} and {new.shape[1]} in the new samples"
-    before, after = feature_names_of(old), feature_names_of(new)
+    before, after = old.feature_names, new.feature_names
     is_other = old.shape[1] != new.shape[1]
     if not is_other and before is not None and after is not None and before != after:
         has_numbers = is_numbering(before) or is_numbering(after)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,13 @@ from mscam_dask.data.store.object_store import (
     translate_errors,
     zarr_place,
 )
-from mscam_dask.data.store.schema import METADATA, METADATA_ERRORS, corrupt_store
+from mscam_dask.data.store.schema import (
+    CHECKSUMS,
+    METADATA,
+    METADATA_ERRORS,
+    corrupt_store,
+    read_metadata,
+)
 from mscam_dask.errors import StoreCorruptError
 
 CHUNK_BYTES = 8 * 2**20
@@ -141,11 +147,13 @@ def get_array(root: Location, key: str) -> NDArray[Any]:
     return values
 
 
-def verify_array(root: Location, key: str) -> None:
-    """Read every chunk of one array, one at a time."""
-    array = open_array(root, key)
-    for rows in chunks_of(array):
-        read_chunk(array, root / key, rows)
+def verify_arrays(root: Location, attributes: Mapping[str, Any]) -> None:
+    """Read every chunk of a root group with these attributes, one at a time."""
+    for key in attributes[CHECKSUMS]:
+        if json.loads(read_metadata(root / key / METADATA))["node_type"] == "array":
+            array = open_array(root, key)
+            for rows in chunks_of(array):
+                read_chunk(array, root / key, rows)
 
 
 def missing(file: Location, what: str) -> StoreCorruptError:

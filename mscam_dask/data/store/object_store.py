@@ -77,24 +77,19 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """Part after the last slash."""
         return self.url.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """Part before the last slash."""
         return ObjectPath(self.url.rpartition("/")[0])
 
     def absolute(self) -> ObjectPath:
-        """Return the URL itself."""
         return self
 
     def is_absolute(self) -> bool:
-        """Return True: every URL is absolute."""
         return True
 
     def is_file(self) -> bool:
-        """Whether there is an object of this name."""
         try:
             with translate_errors(self):
                 return bool(self.files().info(self.url)["type"] == "file")
@@ -102,11 +97,9 @@ class ObjectPath:
             return False
 
     def is_dir(self) -> bool:
-        """Whether there are objects below it."""
         return any(file != self for file in self.sizes())
 
     def exists(self) -> bool:
-        """Whether there is an object of this name, or some below it."""
         return bool(self.sizes())
 
     def read_bytes(self) -> bytes:
@@ -128,6 +121,8 @@ class ObjectPath:
         found: dict[str, Any] = {}
         with translate_errors(self), suppress(FileNotFoundError):
             found = self.files().find(self.url, detail=True)
+            if isinstance(found, list):  # adlfs, of an object itself
+                found = {path: self.files().info(path) for path in found}
         bucket = self.url.split("/")[2]
         if not found:
             try:

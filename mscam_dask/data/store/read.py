@@ -28,13 +28,13 @@ from mscam_dask.data.store.schema import (
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
-from mscam_dask.data.views.sources import ViewType, as_rows, check_row_range, view_digest
+from mscam_dask.data.views.sources import RowSource, ViewType, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.parameters import ImputeMethod
 
 
 @dataclass(frozen=True, eq=False)
-class ZarrRows:
+class ZarrRows(RowSource):
     """A view in a store at an absolute `path` or URL, opened by the process that reads it."""
 
     path: str
@@ -43,9 +43,9 @@ class ZarrRows:
     view_type: ViewType
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    chunk_size: int
-    recorded_digest: str
     metadata_sha256: str
+    chunk_size: int = 1
+    recorded_digest: str = ""
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -55,7 +55,6 @@ class ZarrRows:
 
     @property
     def impute(self) -> ImputeMethod | None:
-        """Method by which missing cells were filled, None where none was; read when asked for."""
         method: ImputeMethod | None = self._group_attribute(schema.IMPUTE)
         return method
 
@@ -67,9 +66,8 @@ class ZarrRows:
             except (OSError, *METADATA_ERRORS) as error:
                 raise corrupt_store(file, f"no usable group metadata: {error}") from error
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64, if the array is still the one that was opened."""
-        check_row_range(self, start, stop)
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows, if the array is still the one that was opened."""
         root = as_location(self.path)
         self._check_unreplaced(root)
         array = open_array(root, self.key)
@@ -81,7 +79,7 @@ class ZarrRows:
             )
         if isinstance(root, Path):  # what lies at a URL is never replaced in its place
             self._check_unreplaced(root)
-        return as_rows(rows)
+        return rows
 
     def _check_unreplaced(self, root: Location) -> None:
         file = root / self.key / METADATA

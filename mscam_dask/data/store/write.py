@@ -40,10 +40,9 @@ from mscam_dask.data.views.sources import (
     BLOCK_BYTES,
     RowSource,
     ViewDigest,
-    feature_names_of,
     row_ranges,
 )
-from mscam_dask.data.views.validation import check_finite, check_not_empty
+from mscam_dask.data.views.validation import check_not_empty, check_values
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
 
@@ -150,9 +149,12 @@ def _write(
     for index, view in enumerate(data.views):
         key = schema.view_key(index)
         write_view(group, key, view, chunk_size)
+        attributes: dict[str, Any] = {}
+        if view.feature_names is not None:
+            attributes[schema.FEATURE_NAMES] = list(view.feature_names)
         if view.name in impute and view.view_type == "features":
-            own = group[key.rpartition("/")[0]]
-            own.update_attributes({schema.IMPUTE: impute[view.name]})
+            attributes[schema.IMPUTE] = impute[view.name]
+        group[key.rpartition("/")[0]].update_attributes(attributes)
         present = present_samples(view)
         if present is not None:
             put_array(group, schema.presence_key(index), present.positions >= 0, ("sample",))
@@ -181,7 +183,7 @@ def write_view(
     if present is not None:
         whole = LiftedRows(view, present.positions)  # with rows of NaN
         dtype = dtype if dtype.kind == "f" else np.dtype("<f8")
-    digest = ViewDigest(view.shape)
+    digest = ViewDigest()
 
     def blocks() -> Iterator[NDArray[Any]]:
         for start, stop in row_ranges(whole, block_bytes=block_bytes):
@@ -191,7 +193,7 @@ def write_view(
                 is_pairwise = view.view_type != "features"
                 own = block[np.ix_(has[start:stop], has) if is_pairwise else has[start:stop]]
             if not np.isfinite(own).all():
-                check_finite(view)  # reads on to the end, and raises with counts and rows
+                check_values(view)  # reads on to the end, and raises with counts and rows
             digest.update(own)
             yield block.astype(dtype)
 
@@ -204,9 +206,6 @@ def write_view(
             "name": view.name,
             "view_type": view.view_type,
             "source_dtype": (view.dtype if present is None else dtype).str,
-            "digest": digest.hexdigest(),
+            "digest": digest.hexdigest(view.shape),
         }
     )
-    names = feature_names_of(view)
-    if names is not None:
-        group[key.rpartition("/")[0]].update_attributes({schema.FEATURE_NAMES: list(names)})

@@ -44,7 +44,7 @@ def as_multi_view(
     ----------
     views
         A list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout, SciPy sparse, Dask
-        arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData, row sources); an
+        arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData, views of another `MultiViewData`); an
         xarray.Dataset whose variables share the sample dimension; a MuData with shared observations, of
         which each modality is a view; the path of a store written by `mscam_dask.data.ingest`; a
         `MultiViewData`; or one (n, d) table, which is one view. Tables with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, present_samples
-from mscam_dask.data.views.sources import ArrayRows, RowSource, feature_names_of, row_ranges
+from mscam_dask.data.views.sources import ArrayRows, RowSource, row_ranges
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 
@@ -48,7 +48,7 @@ def missing_cells(view: RowSource, sample_ids: Sequence[str] | None = None) -> t
             bad_columns |= bad.any(axis=0)
     if not bad_rows:
         return "", 0
-    present, names = present_samples(view), feature_names_of(view)
+    present, names = present_samples(view), view.feature_names
     first, columns = bad_rows[:_SHOWN], np.flatnonzero(bad_columns).tolist()
     rows = first if present is None else present.samples[first].tolist()
     shown = [row if sample_ids is None else sample_ids[row] for row in rows]
@@ -110,7 +110,7 @@ def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]
 
 def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
     """Return the method of each view of a store whose missing cells were to be filled."""
-    found = {view.name: getattr(view, "impute", None) for view in data.views}
+    found = {view.name: view.impute for view in data.views}
     return {name: method for name, method in found.items() if method is not None}
 
 
@@ -195,7 +195,7 @@ def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
 
 def _with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
     """Return a feature view with other values, in memory."""
-    present, names = present_samples(view), feature_names_of(view)
+    present, names = present_samples(view), view.feature_names
     if present is None:
         return ArrayRows(rows, view.name, view.view_type, names)
     whole = ArrayRows(present.spread(rows), view.name, view.view_type, names)
@@ -210,7 +210,7 @@ def _check_enough(view: RowSource, missing: NDArray[np.bool_]) -> None:
         )
     empty = np.flatnonzero(missing.all(axis=0))
     if empty.size:
-        names = feature_names_of(view)
+        names = view.feature_names
         shown = [column if names is None else names[column] for column in empty[:_SHOWN].tolist()]
         raise DataError(
             f"View {view.name!r}: {empty.size} column(s) have no values to impute from (first: {shown}). "

@@ -10,14 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.presence import (
-    PresentRows,
-    n_samples_of,
-    presence_table,
-    recorded_presence,
-)
+from mscam_dask.data.views.presence import PresentRows, presence_table, recorded_presence
 from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
-from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
+from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.errors import DataError
 
 
@@ -82,7 +77,7 @@ class MultiViewData:
             )
 
     def _check_counts(self) -> None:
-        counts = {view.name: n_samples_of(view) for view in self.views}
+        counts = {view.name: view.n_samples for view in self.views}
         if len(set(counts.values())) == 1:
             return
         remedy = (
@@ -106,7 +101,7 @@ class MultiViewData:
     @property
     def n_samples(self) -> int:
         """Number of samples n."""
-        return n_samples_of(self.views[0])
+        return self.views[0].n_samples
 
     @property
     def is_incomplete(self) -> bool:
@@ -137,7 +132,7 @@ class MultiViewData:
         """SHA-256 (hexadecimal) of the names, view types, shapes and values of all views; a store has recorded it."""
         total = hashlib.sha256()
         for view in self.views:
-            values = recorded_digest(view) or view_digest(view)
+            values = view.recorded_digest or view_digest(view)
             values += recorded_presence(view)
             total.update(f"{len(view.name)}:{view.name};{view.view_type};{values};".encode())
         return total.hexdigest()

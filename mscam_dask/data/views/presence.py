@@ -16,10 +16,6 @@ from mscam_dask.data.views.sources import (
     DaskRows,
     RowsOf,
     RowSource,
-    as_rows,
-    check_row_range,
-    feature_names_of,
-    recorded_digest,
     row_ranges,
     rows_at,
 )
@@ -51,37 +47,33 @@ class LiftedRows(RowsOf):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        return feature_names_of(self.source) if self._columns is None else None
+        return self.source.feature_names if self._columns is None else None
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64."""
-        check_row_range(self, start, stop)
-        return as_rows(rows_at(self.source, self.places[start:stop], self._columns))
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        return rows_at(self.source, self.places[start:stop], self._columns)
 
     def in_memory(self) -> ArrayRows:
-        """Return the rows as an array, for which the source is read once."""
+        """Return the rows as an array, for which the source is read once; those of an array are of its kind."""
+        columns = self._columns
+        if isinstance(self.source, ArrayRows) and (self.places >= 0).all():
+            array: Any = self.source.array
+            held = array[self.places if columns is None else np.ix_(self.places, columns)]
+            return ArrayRows(held, self.name, self.view_type, self.feature_names)
         # single precision stays: half the memory, and no digit lost
         dtype = np.float32 if self.dtype == np.float32 else np.float64
-        rows = rows_at(self.source, self.places, self._columns, dtype=dtype)
+        rows = rows_at(self.source, self.places, columns, dtype=dtype)
         return ArrayRows(rows, self.name, self.view_type, self.feature_names)
-
-    def of_array(self) -> ArrayRows:
-        """Return the rows of an array as an array of its kind; all rows are there."""
-        array: Any = cast("ArrayRows", self.source).array
-        columns = self._columns
-        index = self.places if columns is None else np.ix_(self.places, columns)
-        return ArrayRows(array[index], self.name, self.view_type, self.feature_names)
 
 
 def lifted(
     view: RowSource, places: NDArray[np.int64], own: Sequence[str], wanted: Sequence[str]
 ) -> RowSource:
     """Return a view with the row at `places` (n,), NaN for −1, and its columns if `own` ids name them."""
-    names = feature_names_of(view)
+    names = view.feature_names
     columns = None
     if names is not None and tuple(names) != tuple(own) and set(names) == set(own):
         columns = places_of(names, wanted)
-    if columns is None and np.array_equal(places, np.arange(n_samples_of(view))):
+    if columns is None and np.array_equal(places, np.arange(view.n_samples)):
         return view
     if isinstance(view, PresentRows):
         has = presence_table([view])[places, 0] & (places >= 0)
@@ -101,18 +93,15 @@ class PresentRows(LiftedRows):
 
     @property
     def n_samples(self) -> int:
-        """Number of all samples n."""
         return self.source.shape[0]
 
     @property
     def impute(self) -> ImputeMethod | None:
-        """Method by which a store says that missing cells were filled."""
-        return getattr(self.source, "impute", None)
+        return self.source.impute
 
     @property
     def recorded_digest(self) -> str:
-        """Digest of these rows that a store has recorded; else an empty text."""
-        return recorded_digest(self.source) if self.columns is None else ""
+        return self.source.recorded_digest if self.columns is None else ""
 
 
 def present_samples(source: RowSource) -> PresentSamples | None:
@@ -131,11 +120,6 @@ def replaced_view(view: RowSource, **changes: Any) -> RowSource:
     return cast("RowSource", replace(cast("Any", view), **changes))
 
 
-def n_samples_of(source: RowSource) -> int:
-    """Return the number of samples of the data that a view is part of."""
-    return source.n_samples if isinstance(source, PresentRows) else source.shape[0]
-
-
 def is_in_memory(source: RowSource) -> bool:
     """Return whether the rows of a view are in the memory of this process."""
     while isinstance(source, RowsOf):
@@ -145,7 +129,7 @@ def is_in_memory(source: RowSource) -> bool:
 
 def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
     """Return whether each view (columns) has each sample (rows)."""
-    table = np.ones((n_samples_of(views[0]), len(views)), dtype=np.bool_)
+    table = np.ones((views[0].n_samples, len(views)), dtype=np.bool_)
     for column, view in enumerate(views):
         if isinstance(view, PresentRows):
             table[:, column] = False
@@ -169,7 +153,7 @@ def restrict_to_present(
                 n_rows, n_columns = view.source.shape
                 may_be_pairs = view.view_type == "features" and n_rows == n_columns
                 if not may_be_pairs:  # whose type may be set later
-                    return restrict_to_present(view.of_array(), columns=columns)
+                    return restrict_to_present(view.in_memory(), columns=columns)
             nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
             absent = np.union1d(absent, np.flatnonzero(nowhere))
         else:

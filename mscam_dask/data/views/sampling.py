@@ -15,10 +15,6 @@ from mscam_dask.data.views.sources import (
     ArrayRows,
     RowsOf,
     RowSource,
-    as_rows,
-    check_row_range,
-    feature_names_of,
-    rows_of_chunk,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
@@ -92,17 +88,11 @@ class CachedChunkRows(RowsOf):
 
     def __init__(self, source: RowSource) -> None:
         self.source = source
-        self._chunk_rows = rows_of_chunk(source)
+        self._chunk_rows = source.chunk_size
         self._start = -1
-        self._rows: NDArray[np.float64] | None = None
+        self._chunk: NDArray[np.float64] | None = None
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64; no copy where one chunk has them all."""
-        check_row_range(self, start, stop)
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
         # the chunk begun before, whole chunks, and the one that the next block goes on with
         begun = min(stop, start - start % self._chunk_rows + self._chunk_rows)
         whole = max(begun, stop - stop % self._chunk_rows)
@@ -111,16 +101,16 @@ class CachedChunkRows(RowsOf):
             parts.append(self.source.read(begun, whole))
         if whole < stop:
             parts.append(self._from_chunk(whole, stop))
-        return parts[0] if len(parts) == 1 else as_rows(np.concatenate(parts))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _from_chunk(self, start: int, stop: int) -> NDArray[np.float64]:
         """Rows of one chunk, which is kept."""
         first = start - start % self._chunk_rows
-        if self._rows is None or first != self._start:
-            self._rows = None  # two are never held
+        if self._chunk is None or first != self._start:
+            self._chunk = None  # two are never held
             last = min(first + self._chunk_rows, self.shape[0])
-            self._start, self._rows = first, self.source.read(first, last)
-        return self._rows[start - first : stop - first]
+            self._start, self._chunk = first, self.source.read(first, last)
+        return self._chunk[start - first : stop - first]
 
 
 def cache_chunks(view: RowSource) -> RowSource:
@@ -129,8 +119,7 @@ def cache_chunks(view: RowSource) -> RowSource:
         return view.in_memory()
     if isinstance(view, PresentRows):
         return PresentRows(cache_chunks(view.source), view.samples)
-    chunk_size = rows_of_chunk(view)
-    if chunk_size > 1 and 8 * chunk_size * view.shape[1] <= _KEPT_CHUNK_BYTES:
+    if view.chunk_size > 1 and 8 * view.chunk_size * view.shape[1] <= _KEPT_CHUNK_BYTES:
         return CachedChunkRows(view)
     return view
 
@@ -144,19 +133,12 @@ class CorrectedRows(RowsOf):
     correction: BatchCorrection
 
     @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
     def chunk_size(self) -> int:
-        """Rows that the source decodes together."""
-        return rows_of_chunk(self.source)
+        return self.source.chunk_size
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64."""
-        check_row_range(self, start, stop)
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
         rows = self.source.read(start, stop)
-        return as_rows(self.correction.of_rows(rows, self.batches[start:stop]))
+        return self.correction.of_rows(rows, self.batches[start:stop])
 
 
 def rows_in_memory(view: RowSource, start: int, stop: int) -> RowSource | None:
@@ -179,5 +161,5 @@ def corrected_view(
         rows: NDArray[Any] = correction.of_rows(view.array, batches)
         if view.dtype == np.float32:
             rows = rows.astype(np.float32)
-        return ArrayRows(rows, view.name, view.view_type, feature_names_of(view))
+        return ArrayRows(rows, view.name, view.view_type, view.feature_names)
     return CorrectedRows(view, batches, correction)

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,6 +18,7 @@ from scipy import sparse
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.types.parameters import ImputeMethod
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -44,26 +45,63 @@ DIGEST_ROWS = 8192
 _DIGESTED_BYTES = 2**20
 
 
-@runtime_checkable
-class RowSource(Protocol):
-    """One view (n, d), readable by row blocks; `dtype` is that of the values where they are held."""
+class RowSource:
+    """One view (n, d), read by row blocks; `dtype` is that of the values where they are held."""
+
+    if TYPE_CHECKING:  # fields of some subclasses, which properties at run time would hide
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def view_type(self) -> ViewType: ...
+        @property
+        def shape(self) -> tuple[int, int]: ...
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
 
     @property
-    def name(self) -> str: ...
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the d columns, None where they have none."""
+        return None
+
     @property
-    def view_type(self) -> ViewType: ...
+    def chunk_size(self) -> int:
+        """Rows that are decoded together; 1 without chunks."""
+        return 1
+
     @property
-    def shape(self) -> tuple[int, int]: ...
+    def recorded_digest(self) -> str:
+        """`view_digest` that a store has recorded; else an empty text."""
+        return ""
+
     @property
-    def dtype(self) -> np.dtype[Any]: ...
+    def impute(self) -> ImputeMethod | None:
+        """Method by which a store says that missing cells were filled."""
+        return None
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples n of the data that the view is part of."""
+        return self.shape[0]
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1, (stop - start, d), C-contiguous, not to be written to."""
-        ...
+        if not 0 <= start <= stop <= self.shape[0]:  # which NumPy would shorten silently
+            raise IndexError(
+                f"Rows {start}:{stop} of view {self.name!r} asked for; it has rows 0:{self.shape[0]}."
+            )
+        with np.errstate(over="ignore"):  # infinite values are refused by validation
+            rows = np.ascontiguousarray(self._rows(start, stop), dtype=np.float64).view()
+        rows.flags.writeable = False
+        return rows
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows start..stop-1, which exist, of any dtype and layout."""
+        raise NotImplementedError
 
 
-class RowsOf:
-    """Base of views that are read from another one: `source` has their name, type, dtype and columns."""
+class RowsOf(RowSource):
+    """Base of views that are read from another one: `source` has their name, type, dtype, shape and columns."""
 
     source: RowSource
 
@@ -76,16 +114,20 @@ class RowsOf:
         return self.source.view_type
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        return feature_names_of(self.source)
+        return self.source.feature_names
 
 
 @dataclass(frozen=True, eq=False)
-class _Array:
+class _Array(RowSource):
     """A view (n, d) of any real dtype that an array holds; nothing is copied."""
 
     array: Any
@@ -113,12 +155,10 @@ class ArrayRows(_Array):
 
     array: NDArray[Any] | sparse.csr_array[Any]
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64; no copy when they already are."""
-        check_row_range(self, start, stop)
-        if isinstance(self.array, sparse.csr_array):
-            return as_rows(self.array[start:stop].toarray())
-        return as_rows(self.array[start:stop])
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        rows: Any = self.array[start:stop]
+        dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
+        return dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +189,10 @@ class DaskRows(_Array):
         """Rows of the largest chunk."""
         return max(1, *(int(rows) for rows in self.array.chunks[0]))
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64, computed here and now."""
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
         import dask.array as da
         from dask.array.utils import meta_from_array
 
-        check_row_range(self, start, stop)
         array, where = self.array, f"A block of view {self.name!r}"
         meta = meta_from_array(array)
         if is_sparse(meta):  # before rows are taken out of the blocks
@@ -177,7 +215,8 @@ class DaskRows(_Array):
                 "map_blocks (chunks=...), or call .compute_chunk_sizes()."
             )
         check_view(self.name, block.shape, block.dtype)
-        return as_rows(unmasked(block, self.name, rows=(start, stop)))
+        rows: NDArray[Any] = unmasked(block, self.name, rows=(start, stop))
+        return rows
 
 
 def _checked_block(block: Any, where: str) -> Any:
@@ -185,49 +224,20 @@ def _checked_block(block: Any, where: str) -> Any:
     return checked_sparse(block, where) if is_sparse(block) else block
 
 
-def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a block as C-contiguous, native, read-only float64; a view where it already is."""
-    with np.errstate(over="ignore"):  # infinite values are refused by validation
-        rows = np.ascontiguousarray(block, dtype=np.float64).view()
-    rows.flags.writeable = False
-    return rows
-
-
-def check_row_range(source: RowSource, start: int, stop: int) -> None:
-    """Refuse row ranges outside the view (NumPy would shorten them silently)."""
-    n_samples = source.shape[0]
-    if not 0 <= start <= stop <= n_samples:
-        raise IndexError(
-            f"Rows {start}:{stop} of view {source.name!r} asked for; it has rows 0:{n_samples}."
-        )
-
-
 def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
     """Cut a view into (start, stop) ranges of at most `block_bytes` as float64, and of whole chunks where it has some."""
     n_samples, n_columns = source.shape
     rows = max(1, block_bytes // max(1, 8 * n_columns))
-    in_chunk = rows_of_chunk(source)
-    if in_chunk <= rows:
-        rows -= rows % in_chunk
+    if source.chunk_size <= rows:
+        rows -= rows % source.chunk_size
     for start in range(0, n_samples, rows):
         yield start, min(start + rows, n_samples)
-
-
-def rows_of_chunk(source: RowSource) -> int:
-    """Rows that a source decodes together; 1 where it has no chunks."""
-    return int(getattr(source, "chunk_size", 1))
-
-
-def recorded_digest(source: RowSource) -> str:
-    """Return the recorded `view_digest` of a source such as a store; else an empty text."""
-    return str(getattr(source, "recorded_digest", ""))
 
 
 class ViewDigest:
     """SHA-256 of a view's shape and of that of each `DIGEST_ROWS` rows as little-endian float64, no −0."""
 
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._shape = shape
+    def __init__(self) -> None:
         self._blocks: list[bytes] = []
         self._hash = hashlib.sha256()
         self._n_rows = 0
@@ -244,26 +254,26 @@ class ViewDigest:
                 self._hash, self._n_rows = hashlib.sha256(), 0
             rows = rows[len(part) :]
 
-    def extend(self, blocks: Sequence[bytes]) -> None:
-        """Add the `blocks` of a digest of the next rows; the rows so far are whole blocks."""
-        self._blocks.extend(blocks)
-
     def blocks(self) -> list[bytes]:
         """Return the digest of each block of rows that were added so far."""
         return [*self._blocks, self._hash.digest()] if self._n_rows else list(self._blocks)
 
-    def hexdigest(self) -> str:
-        """Return the digest of what was added so far, 64 hexadecimal digits."""
-        header = f"{self._shape[0]}x{self._shape[1]};".encode()
-        return hashlib.sha256(header + b"".join(self.blocks())).hexdigest()
+    def hexdigest(self, shape: tuple[int, int]) -> str:
+        """Return the digest of the rows that were added, 64 hexadecimal digits."""
+        return digest_of_blocks(shape, self.blocks())
+
+
+def digest_of_blocks(shape: tuple[int, int], blocks: Sequence[bytes]) -> str:
+    """Return the digest of a view from those of its blocks of rows."""
+    return hashlib.sha256(b"%dx%d;" % shape + b"".join(blocks)).hexdigest()
 
 
 def view_digest(source: RowSource) -> str:
     """Read a view once and return its `ViewDigest`, 64 hexadecimal digits."""
-    digest = ViewDigest(source.shape)
+    digest = ViewDigest()
     for start, stop in row_ranges(source):
         digest.update(source.read(start, stop))
-    return digest.hexdigest()
+    return digest.hexdigest(source.shape)
 
 
 def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
@@ -298,11 +308,6 @@ def unmasked(
         )
     plain: NDArray[Any] = values.data
     return plain
-
-
-def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
-    """Return the names of the d columns of a view, None if it has none."""
-    return getattr(view, "feature_names", None)
 
 
 def rows_at(

@@ -22,8 +22,7 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     check_view,
-    feature_names_of,
-    recorded_digest,
+    digest_of_blocks,
     row_ranges,
 )
 from mscam_dask.errors import ConfigurationError, DataError
@@ -113,7 +112,7 @@ def validate(
         _check_kind(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     issues = _few_shared(data, n_clusters)
-    recorded = [recorded_digest(view) for view in data.views]
+    recorded = [view.recorded_digest for view in data.views]
     parts = [blocks_of_rows(view) for view in data.views]
     scan_part = functools.partial(_scan, digest=digest and not all(recorded))
     found = iter(over(scan_part, list(itertools.chain.from_iterable(parts))))
@@ -127,7 +126,7 @@ def validate(
     allowed = {view.name: scan.rounding for view, scan in pairs}
     list(over(functools.partial(_check_pairwise, allowed=allowed), pairwise))
     digests = {
-        view.name: known or scan.digest_of(view.shape)
+        view.name: known or digest_of_blocks(view.shape, scan.blocks)
         for (view, scan), known in zip(pairs, recorded, strict=True)
         if digest
     }
@@ -157,17 +156,19 @@ def check_not_empty(view: RowSource) -> None:
         )
 
 
-def check_finite(view: RowSource) -> None:
-    """Refuse a view with NaN or infinite values, or beyond 1e304, with a `DataError`; reads it once."""
-    refuse_missing_cells([missing_cells(view)])
+def check_values(view: RowSource) -> _Scan:
+    """Refuse values that are NaN, infinite or beyond 1e304, and negative distances; return what one read found."""
+    scan = _scan(view, digest=False)
+    if not scan.is_finite:
+        refuse_missing_cells([missing_cells(view)])
+    _refuse_negative(view, scan)
+    return scan
 
 
 def validate_view(view: RowSource) -> tuple[DataIssue, ...]:
     """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does."""
     _check_kind(view)
-    scan = _scan(view, digest=False)
-    if not scan.is_finite:
-        check_finite(view)
+    scan = check_values(view)
     issues = _issues(view, scan)
     if view.view_type != "features":
         _check_pairwise(view, allowed={view.name: scan.rounding})
@@ -225,8 +226,7 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
             f"View {view.name!r} is constant: all {view.shape[0]} rows are equal in all "
             f"{view.shape[1]} columns, so it cannot tell samples apart. Drop the view."
         )
-    if view.view_type == "distance":
-        _refuse_negative(view, float(scan.lowest.min()), scan.rounding)
+    _refuse_negative(view, scan)
     issues = []
     if scan.zero_rows:
         zeros = np.array(scan.zero_rows[:_SHOWN])
@@ -249,7 +249,7 @@ def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
     """Names by position of columns with a usual name of labels whose least and largest values are different whole numbers."""
     return {
         at: name
-        for at, name in enumerate(feature_names_of(view) or ())
+        for at, name in enumerate(view.feature_names or ())
         if name.lower() in LABEL_COLUMNS
         and scan.lowest[at] < scan.highest[at]
         and float(scan.lowest[at]).is_integer()
@@ -286,19 +286,13 @@ class _Scan:
             [*self.blocks, *later.blocks],
         )
 
-    def digest_of(self, shape: tuple[int, int]) -> str:
-        """Return the digest of a view of this shape, all of whose rows were scanned."""
-        digest = ViewDigest(shape)
-        digest.extend(self.blocks)
-        return digest.hexdigest()
-
 
 def _scan(view: RowSource, *, digest: bool) -> _Scan:
     """Facts about some rows from one read."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
-    read = ViewDigest(view.shape)
+    read = ViewDigest()
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
@@ -322,18 +316,9 @@ def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple
     return (DataIssue("", "repeated samples", len(repeated), shown, len(groups)),)
 
 
-def check_not_negative(view: RowSource) -> None:
-    """Refuse negative distances, in a block to other samples too, with a `DataError`; reads the view once."""
-    lowest = highest = 0.0
-    for start, stop in row_ranges(view):
-        rows = view.read(start, stop)
-        lowest = min(lowest, float(rows.min(initial=0.0)))
-        highest = max(highest, float(rows.max(initial=0.0)))
-    _refuse_negative(view, lowest, _TOLERANCE * max(-lowest, highest))
-
-
-def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
-    if lowest < -allowed:
+def _refuse_negative(view: RowSource, scan: _Scan) -> None:
+    lowest = float(scan.lowest.min())
+    if view.view_type == "distance" and lowest < -scan.rounding:
         raise DataError(
             f"Distance view {view.name!r} has negative values, down to {lowest:.6g}; "
             "distances are nonnegative. If it holds similarities, declare it view_type='kernel'."

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
-import msgspec
-
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.parse import shown
+from mscam_dask.pipeline.config.parse import misplaced, shown
 from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.config.toml_document import Key
 from mscam_dask.types.allowed import nearest
@@ -25,14 +23,15 @@ _EXTRAS = {
     "asyncssh": "mscam-dask[ssh]",
 }
 
-# Options that the run sets, or that are not values of TOML; those of KubeCluster are in its manifest.
+# Options that the run sets, or that are not values of TOML.
 _OURS = {
     *("asynchronous", "client", "config_name", "host", "job_cls", "job_name", "loop", "n_workers"),
     *("protocol", "scheduler", "scheduler_cls", "security", "self", "silence_logs", "worker_class"),
 }
-_OF_THE_MANIFEST = {
-    *("create_mode", "env", "idle_timeout", "jupyter", "name", "quiet", "resources"),
-    *("scheduler_service_type", "shutdown_on_close", "worker_command"),
+# The others of KubeCluster are in its manifest.
+_OF_KUBERNETES = {
+    *("custom_cluster_spec", "image", "namespace", "port_forward_cluster_ip"),
+    *("resource_timeout", "scheduler_forward_port"),
 }
 
 
@@ -82,13 +81,12 @@ def _imported(module: str) -> Any:
             signal.signal(signal.SIGINT, handler)
 
 
-def _reserved(name: str) -> set[str]:
-    """Options of a class that are not for [execution.cluster_options]."""
-    return _OURS | _OF_THE_MANIFEST if name == "kubernetes" else _OURS
-
-
 def options_of(name: str, found: Any) -> set[str] | None:
-    """Return the options that a class of the table takes; None when it takes any."""
+    """Return the options that a class of the table takes; None for those that a gateway decides."""
+    if name == "gateway":
+        return None
+    if name == "kubernetes":
+        return _OF_KUBERNETES
     callables = [found]
     if is_queue(name):  # the options of a job are passed on
         callables += [part.__init__ for part in found.job_cls.__mro__[:-1]]
@@ -96,13 +94,8 @@ def options_of(name: str, found: Any) -> set[str] | None:
         callables.append(import_module("distributed").Worker)
     elif name == "slurm-runner":
         callables.append(found.__mro__[1])
-    parameters = [
-        part for each in callables for part in inspect.signature(each).parameters.values()
-    ]
-    if name == "gateway" and any(part.kind is part.VAR_KEYWORD for part in parameters):
-        return None
-    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return {part.name for part in parameters if part.kind not in variable} - _reserved(name)
+    taken = map(inspect.getfullargspec, callables)
+    return {option for each in taken for option in (*each.args, *each.kwonlyargs)} - _OURS
 
 
 _TLS = {"tls_ca", "tls_cert", "tls_key"}
@@ -111,7 +104,7 @@ _SCALED = {*_STARTED, "workers", "adapt"}
 _SIZED = {*_SCALED, "threads", "memory_limit"}
 _RUNNING = ("scheduler", "scheduler-file")
 _QUEUES = [name for name in CLUSTER_TYPES if is_queue(name)]
-_KEYS: Mapping[str, set[str]] = {
+_KEYS = {
     "in_process": {"in_process", "threads"},
     "scheduler": {"scheduler", *_TLS},
     "scheduler-file": {"scheduler_file", *_TLS},
@@ -119,10 +112,10 @@ _KEYS: Mapping[str, set[str]] = {
     **{name: {*_SIZED, *_TLS, "lifetime", "lifetime_stagger"} for name in _QUEUES},
     "ssh": {*_STARTED, *_TLS},  # its workers are one for each host
     "slurm-runner": {*_STARTED, *_TLS},  # ... for each task of srun
+    "gateway": _SCALED,
     "kubernetes": {*_SCALED, *_TLS},
 }
 """Keys of [execution] for each type of a cluster, besides those of all; other classes have `_SCALED`."""
-_OF_ALL = {"cluster", "workers_timeout"}
 
 
 def execution_problems(execution: ExecutionTable) -> Iterable[tuple[Key, str]]:
@@ -148,20 +141,15 @@ def execution_problems(execution: ExecutionTable) -> Iterable[tuple[Key, str]]:
 
 def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[Key, str]]:
     """Yield the keys that are not for the type of the cluster, or conflict with another key."""
-    values = msgspec.structs.asdict(execution)
-    given = {key for key, value in values.items() if value not in (None, False)}
-    place = name
-    if execution.in_process and not given & {"cluster", "scheduler", "scheduler_file"}:
-        place = "in_process"
-    for key in sorted(given - _KEYS.get(place, _SCALED) - _OF_ALL):
-        places = ", ".join(each for each, keys in _KEYS.items() if key in keys)
-        yield (key,), f"is not for {place!r}, only for {places}. Remove one of them."
+    running = (execution.cluster, execution.scheduler, execution.scheduler_file)
+    kind = "in_process" if execution.in_process and not any(running) else name
+    yield from misplaced(execution, kind, {**_KEYS, kind: _KEYS.get(kind, _SCALED)})
     needed = name.replace("-", "_")
-    if name in _RUNNING and needed not in given:
+    if name in _RUNNING and getattr(execution, needed) is None:
         yield ("cluster",), f"= {name!r} needs {needed}. Add it."
-    if "lifetime_stagger" in given and "lifetime" not in given:
+    if execution.lifetime_stagger is not None and execution.lifetime is None:
         yield ("lifetime_stagger",), "needs lifetime. Add it."
-    if {"workers", "adapt"} <= given:
+    if execution.workers is not None and execution.adapt is not None:
         yield ("workers",), "is a fixed number, and adapt changes it. Keep one of them."
     adapt = execution.adapt
     if adapt is not None and adapt.minimum > adapt.maximum:
@@ -171,7 +159,7 @@ def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[Key, str]
     if is_queue(name):
         same = {"threads": "cores", "memory_limit": "memory"}
     for key, option in same.items():
-        if key in given and option in (execution.cluster_options or {}):
+        if getattr(execution, key) is not None and option in (execution.cluster_options or {}):
             yield (key,), f"and cluster_options {option} are the same. Keep one of them."
 
 
@@ -202,14 +190,13 @@ def _option_problems(
 ) -> Iterable[tuple[Key, str]]:
     allowed = options_of(name, found)
     for key in options:
-        problem = ""
-        if key in _reserved(name):
+        if key in _OURS:
             problem = (
                 f"is not for {name!r}: the run sets it, by [execution] workers, tls_ca, tls_cert and tls_key, "
                 "and starts a local cluster on the loopback interface. Remove it."
             )
+            yield ("cluster_options", key), problem
         elif allowed is not None and key not in allowed:
             names = ", ".join(sorted(allowed))
             problem = f"is not an option of {name!r}.{nearest(key, allowed)} Allowed are {names}."
-        if problem:
             yield ("cluster_options", key), problem

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -14,7 +13,7 @@ import msgspec
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, File, convert, extras_of
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, File, extras_of
 from mscam_dask.pipeline.config.toml_document import Document, Key
 from mscam_dask.types.allowed import allowed_text, annotations_of, nearest, table_of
 
@@ -53,21 +52,25 @@ def refuse(problems: Iterable[str]) -> None:
         raise ConfigurationError("\n".join(lines))
 
 
+def misplaced(
+    table: msgspec.Struct, kind: str, keys_of: Mapping[str, Collection[str]]
+) -> Iterable[tuple[Key, str]]:
+    """Yield the keys that are given and belong to other kinds of a table only."""
+    for field in msgspec.structs.fields(table):
+        owners = [name for name, keys in keys_of.items() if field.name in keys]
+        if owners and kind not in owners and getattr(table, field.name) != field.default:
+            yield (field.name,), f"is not for {kind!r}, only for {', '.join(owners)}. Remove it."
+
+
+@dataclasses.dataclass
 class _Reader:
     """Reads tables, and collects the problems; wrong values and tables that lack a key are left out."""
 
-    def __init__(
-        self,
-        document: Document,
-        kind: Any,
-        checks: Mapping[str, Check],
-        elsewhere: Mapping[str, str],
-    ) -> None:
-        self._document = document
-        self._kind = kind
-        self._checks = checks
-        self._elsewhere = elsewhere
-        self.problems: list[str] = []
+    document: Document
+    kind: Any
+    checks: Mapping[str, Check]
+    elsewhere: Mapping[str, str]
+    problems: list[str] = dataclasses.field(default_factory=list)
 
     def table(self, given: Mapping[str, Any], kind: Any, path: Key) -> Any:
         """Return the table at `path` as a struct or dataclass."""
@@ -90,7 +93,7 @@ class _Reader:
             found = kind(**values)
         except ConfigurationError as error:
             return self._add(path, f"{_table_name(path)} {error}")
-        if check := self._checks.get(".".join(path)):
+        if check := self.checks.get(".".join(path)):
             for inner, problem in check(found):
                 self._add((*path, *inner), f"{_key_name((*path, *inner))} {problem}")
         return found
@@ -106,7 +109,7 @@ class _Reader:
                 }
         try:
             found = self._absolute(
-                convert(value, annotation), extras_of(annotation).get("path"), path
+                msgspec.convert(value, annotation), extras_of(annotation).get("path"), path
             )
         except ConfigurationError as error:
             return self._add(path, f"{_key_name(path)}: {error}")
@@ -133,10 +136,9 @@ class _Reader:
                     f"{shown(value)} is a URL. Give a path on a file system; [output] checkpoints and "
                     "[data] source may be URLs."
                 )
-            if role != "if it is one":
-                as_location(value)  # checks it
+            as_location(value)  # checks it
             return value
-        absolute = self._document.absolute(value, *path)
+        absolute = self.document.absolute(value, *path)
         return absolute if role != "if it is one" or Path(absolute).is_file() else value
 
     def _unknown(self, key: str, value: Any, allowed: list[str], path: Key) -> None:
@@ -144,7 +146,7 @@ class _Reader:
         if not path:
             names = [f"[{name}]" for name in allowed]
             found = f"table [{key}]" if isinstance(value, dict) else found
-        home = self._elsewhere.get(key) or next(_homes(self._kind, key), None)
+        home = self.elsewhere.get(key) or next(_homes(self.kind, key), None)
         hint = f" It belongs in {home}." if home else nearest(key, allowed)
         self._add(
             (*path, key),
@@ -171,7 +173,7 @@ class _Reader:
                 )
 
     def _add(self, path: Key, problem: str) -> object:
-        self.problems.append(f"{self._document.where(*path)}: {problem}")
+        self.problems.append(f"{self.document.where(*path)}: {problem}")
         return _WRONG
 
 
@@ -196,12 +198,7 @@ def _homes(kind: Any, key: str, path: Key = ()) -> Iterator[str]:
 
 def shown(value: object) -> str:
     """Return a value as in the file, truncated if it is long."""
-    if isinstance(value, bool):
-        text = str(value).lower()
-    elif isinstance(value, dt.date | dt.time):
-        text = value.isoformat()
-    else:
-        text = repr(value)
+    text = repr(value) if isinstance(value, str | list | tuple | dict) else str(value).lower()
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

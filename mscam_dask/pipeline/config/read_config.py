@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.pipeline.config.cluster_types import execution_problems
-from mscam_dask.pipeline.config.parse import Check, name_of_pipeline, read_tables
+from mscam_dask.pipeline.config.parse import Check, misplaced, name_of_pipeline, read_tables
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     ClusterKeys,
@@ -54,16 +54,14 @@ _ELSEWHERE = {
     "tol": "[cluster.constants] as score_tie",
 }
 
-_ONLY_OF = {
-    "families": "digits",
-    "path": "mfeat",
-    "cache": "mfeat",
-    **dict.fromkeys(
-        ("samples_in", "header", "id_column", "join", "impute", "delimiter", "decimal", "comment"),
-        "files",
+# Keys of [data] that are for one kind of sources only.
+_KEYS = {
+    "digits": ("families",),
+    "mfeat": ("path", "cache"),
+    "files": (
+        *("samples_in", "header", "id_column", "join", "impute", "max_bytes"),
+        *("delimiter", "decimal", "comment", "skip"),
     ),
-    "skip": "files",
-    "max_bytes": "files",
 }
 
 
@@ -98,10 +96,7 @@ def _data_problems(data: DataTable) -> Iterable[tuple[Key, str]]:
         name = built_in[0]
         yield ("source",), f"has {name!r} beside others. Name it alone, or a file as ./{name}."
         return
-    source = built_in[0] if built_in else "files"
-    for key, owner in _ONLY_OF.items():
-        if getattr(data, key) is not None and source != owner:
-            yield (key,), f"is for source = {owner}, not {data.source!r}. Remove it."
+    yield from misplaced(data, built_in[0] if built_in else "files", _KEYS)
     if data.path is not None and data.cache is not None:
         yield ("cache",), "(of downloads) and path (existing files) exclude each other. Keep one."
 

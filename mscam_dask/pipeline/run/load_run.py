@@ -22,7 +22,7 @@ from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, restrict_to_present
-from mscam_dask.data.views.sources import RowSource, ViewType, recorded_digest
+from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._stored import (
     restore_fit,
@@ -106,23 +106,22 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _RunView:
+class _RunView(RowSource):
     """View of the data of a run, whose store is opened when rows are read."""
 
     name: str
     view_type: ViewType
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    recorded_digest: str
-    feature_names: tuple[str, ...] | None
     store: Location
+    recorded_digest: str = ""
+    feature_names: tuple[str, ...] | None = None
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64."""
-        return self._rows.read(start, stop)
+    def _rows(self, start: int, stop: int) -> NDArray[np.float64]:
+        return self._stored.read(start, stop)
 
     @cached_property
-    def _rows(self) -> RowSource:
+    def _stored(self) -> RowSource:
         try:
             data = open_store(self.store)
         except DataError as error:
@@ -130,7 +129,7 @@ class _RunView:
                 f"View {self.name!r}: the samples of the run cannot be read. {error}"
             ) from error
         for view in data.views:
-            if view.name == self.name and recorded_digest(view) == self.recorded_digest:
+            if view.name == self.name and view.recorded_digest == self.recorded_digest:
                 return view.source if isinstance(view, PresentRows) else view
         raise DataError(
             f"View {self.name!r}: {self.store} has changed since the run, which needs its samples. "

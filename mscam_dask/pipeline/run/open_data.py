@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -31,7 +31,6 @@ from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
-from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
@@ -64,6 +63,17 @@ class OpenData:
             notes=tuple(dict.fromkeys(self.notes + notes)),
         )
 
+    def was_replaced(self, table: DataTable) -> bool:
+        """Whether the store that [data] names is another one now, and no damaged one."""
+        if not self.is_new:
+            with suppress(DataError, OSError):
+                return open_data(table, Path())._held() != self._held()
+        return False
+
+    def _held(self) -> tuple[str, list[str]]:
+        held = [view.source if isinstance(view, PresentRows) else view for view in self.data.views]
+        return self.data.digest(), [view.path for view in held if isinstance(view, ZarrRows)]
+
 
 def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
     """Return the entries of the views in a record."""
@@ -73,7 +83,7 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
             view_type=view.view_type,
             shape=view.shape,
             dtype=view.dtype.name,
-            digest=recorded_digest(view),
+            digest=view.recorded_digest,
         )
         for view in data.views
     )
@@ -229,28 +239,6 @@ def changed_data(source: str, *, is_resumed: bool = False) -> MscamError:
     return TemporaryFailure(
         f"{source} changed while the run read it. Run the same command again to use the new data."
     )
-
-
-@contextmanager
-def changes_are_temporary(
-    table: DataTable, opened: Callable[[], OpenData | None]
-) -> Iterator[None]:
-    """Translate errors of a store that was replaced while it was read into a temporary failure."""
-    try:
-        yield
-    except (DataError, OSError) as error:
-        before = opened()
-        if before is None or before.is_new:
-            raise
-        with suppress(DataError, OSError):  # where the store is damaged
-            if _identity(open_data(table, Path()).data) != _identity(before.data):
-                raise changed_data(f"The store {before.store}") from error
-        raise
-
-
-def _identity(data: MultiViewData) -> tuple[str, list[str]]:
-    held = [view.source if isinstance(view, PresentRows) else view for view in data.views]
-    return data.digest(), [view.path for view in held if isinstance(view, ZarrRows)]
 
 
 NAME_DIGITS = 12

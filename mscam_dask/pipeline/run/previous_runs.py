@@ -172,11 +172,11 @@ def _known(
 
 def _first_rows(view: RowSource, n_rows: int) -> str:
     """Return the digest of the first rows of a view."""
-    digest = ViewDigest((n_rows, view.shape[1]))
+    digest = ViewDigest()
     for start, stop in row_ranges(view):
         if start < n_rows:
             digest.update(view.read(start, min(stop, n_rows)))
-    return digest.hexdigest()
+    return digest.hexdigest((n_rows, view.shape[1]))
 
 
 def _previous_arguments(fit: FitRecord, result: StoredResult, settings: Settings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -17,20 +17,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
+from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.conversion import labeled_samples
-from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
+from mscam_dask.errors import (
+    DataError,
+    MscamError,
+    TemporaryFailure,
+    system_limit,
+    without_credentials,
+)
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.run import previous_runs, steps
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
     check_workers,
@@ -44,7 +50,6 @@ from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
     changed_data,
-    changes_are_temporary,
     clustering_fingerprint,
     column_of,
     data_fingerprint,
@@ -54,15 +59,6 @@ from mscam_dask.pipeline.run.open_data import (
     run_fingerprint,
     source_records,
     stamps_of,
-)
-from mscam_dask.pipeline.run.previous_runs import (
-    ClusteringOutput,
-    drift_of,
-    link_tree,
-    named_as_before,
-    reusable_clustering,
-    reusable_store,
-    warm_start_from,
 )
 from mscam_dask.pipeline.run.report import write_metrics, write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -74,14 +70,6 @@ EXIT_NOT_CONVERGED = 5
 
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
-
-_SCORES = (
-    "accuracy",
-    "normalized_mutual_information",
-    "adjusted_rand_index",
-    "purity",
-    "pairwise_f_score",
-)
 
 Observer = Callable[[Event], None]
 """Function that gets each event of a run, in order."""
@@ -132,8 +120,12 @@ class Run:
             return RunOutcome(self.directory, self.record, resumed=False)
         with self._events_appended(), self._shutdown:
             try:
-                with changes_are_temporary(self._settings.data, lambda: self._opened):
+                try:
                     self._compute()
+                except (DataError, OSError) as error:
+                    if self._opened is not None and self._opened.was_replaced(self._settings.data):
+                        raise changed_data(f"The store {self._opened.store}") from error
+                    raise
                 directory = self.directory
                 if directory.replaced is not None:
                     what = f"The run in {directory.replaced}"
@@ -163,7 +155,7 @@ class Run:
         """Run the steps up to the results, and the report."""
         self._write_metrics()
         if self._settings.output.checkpoints is not None:  # refused before anything is computed
-            _checkpoint_store(as_location(self._settings.output.checkpoints) / "reach").load()
+            FileCheckpointStore(as_location(self._settings.output.checkpoints) / "reach").load()
         if self.record.resumed:
             with self._step("resume") as summary:
                 summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
@@ -287,9 +279,11 @@ class Run:
         table = self._settings.data
         with self._step("ingest") as summary:
             stamps, earlier_data = stamps_of(table), None
-            earlier = reusable_store(self._siblings.finished, self.record.data_fingerprint)
+            earlier = previous_runs.reusable_store(
+                self._siblings.finished, self.record.data_fingerprint
+            )
             if earlier is not None:
-                link_tree(earlier.directory.data, self.directory.data)
+                previous_runs.link_tree(earlier.directory.data, self.directory.data)
                 earlier_data = earlier.data
             opened = self._opened = open_data(table, self.directory.data, earlier_data)
             sources = source_records(table)
@@ -314,14 +308,14 @@ class Run:
             summary.text = f"OK{warned}"
             self._update(data=opened.record(summary.notes))
 
-    def _reuse_previous(self, opened: OpenData) -> ClusteringOutput | None:
+    def _reuse_previous(self, opened: OpenData) -> previous_runs.ClusteringOutput | None:
         """Return the clusters of a previous run with the same views and settings, if there is one."""
         assert self.record.data is not None
         fingerprint = clustering_fingerprint(self._settings, self.record.data.digest)
         self._update(clustering_fingerprint=fingerprint)
         data, is_incremental = opened.data, self._settings.incremental.enabled
         samples = data.sample_ids or [str(index) for index in range(data.n_samples)]
-        reused = reusable_clustering(
+        reused = previous_runs.reusable_clustering(
             self._siblings.finished, fingerprint, samples if is_incremental else None
         )
         if reused is None:
@@ -335,11 +329,11 @@ class Run:
                 summary.notes = steps.drift_notes(clusters.drift)
         return clusters
 
-    def _fit(self, opened: OpenData) -> ClusteringOutput:
+    def _fit(self, opened: OpenData) -> previous_runs.ClusteringOutput:
         """Cluster the data, after an interruption from the same previous run and from checkpoints."""
         finished = self._siblings.finished
         runs = [run for run in finished if self.record.started_from in (None, run.name)]
-        start = warm_start_from(runs, self._settings, opened.data)
+        start = previous_runs.warm_start_from(runs, self._settings, opened.data)
         self._update(started_from="" if start is None else start.earlier.name)
         batches = column_of(self._settings.data, "batches", opened.data)
         known = column_of(self._settings.data, "partial_labels", opened.data)
@@ -352,30 +346,32 @@ class Run:
         if self._fresh:
             self._checkpoints.store.clear()
         with self._cluster(opened) as cluster, self._step("cluster") as summary:
-            estimator, notes = steps.cluster(
-                opened.data,
-                self._settings.cluster,
+            estimator = self._settings.cluster.estimator(
+                **(start.arguments if start else {}),
                 client=cluster.client,
-                n_threads=self._settings.execution.threads,
-                observers=(*self._observers, *observers_of(cluster, self._settings.name)),
+                n_jobs=self._settings.execution.threads,
+                callbacks=(*self._observers, *observers_of(cluster, self._settings.name)),
                 checkpoint_store=self._checkpoints,
-                start=start,
-                results_directory=new_partial(self.directory.result),
-                batches=batches,
-                partial_labels=known,
             )
-            solution = named_as_before(start, estimator.solution_)
+            estimator._results_directory = new_partial(self.directory.result)
+            with steps.warnings_as_notes() as notes:
+                estimator.fit(
+                    opened.data,
+                    batches=batches,
+                    partial_labels=known,
+                    init_labels=start.init_labels if start else None,
+                )
+            solution = previous_runs.named_as_before(start, estimator.solution_)
             estimator.solution_ = solution
-            fit = steps.fit_record(solution)
-            if batches is not None:
-                fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))
-            drift, moved = drift_of(start, solution, fit, opened.data)
+            counted = None if batches is None else steps.batches_entry(estimator, batches)
+            fit = steps.fit_record(solution, counted)
+            drift, moved = previous_runs.drift_of(start, solution, fit, opened.data)
             self._update(fit=fit, drift=drift)
             summary.notes = (*notes, *steps.drift_notes(drift))
             summary.text = steps.fit_summary(fit)
             model = stored_model(estimator)  # while the workers are there
         write = partial(write_result, solution, model=model)
-        return ClusteringOutput(solution.labels, fit, write, drift, moved)
+        return previous_runs.ClusteringOutput(solution.labels, fit, write, drift, moved)
 
     @contextlib.contextmanager
     def _cluster(self, opened: OpenData) -> Iterator[OpenCluster]:
@@ -397,11 +393,12 @@ class Run:
     def _evaluate(self, labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> None:
         with self._step("evaluate") as summary:
             has_label = labeled_samples(labels_true)
-            scores = score_partition(labels_true[has_label], labels_pred[has_label])
-            self._update(metrics={name: float(getattr(scores, name)) for name in _SCORES})
+            scores = asdict(score_partition(labels_true[has_label], labels_pred[has_label]))
+            shown = {name: score for name, score in scores.items() if not name.startswith("n_")}
+            self._update(metrics=shown)
             summary.text = "scored against ground-truth labels"
 
-    def _write(self, opened: OpenData, clusters: ClusteringOutput) -> None:
+    def _write(self, opened: OpenData, clusters: previous_runs.ClusteringOutput) -> None:
         directory = self.directory
         with self._step("write") as summary:
             directory.remove(directory.result)  # of a run that was killed while it wrote
@@ -425,7 +422,7 @@ class _Checkpoints:
 
     def __init__(self, run: Run, place: Location) -> None:
         self._run, self._place = run, place
-        self.store = _checkpoint_store(place)
+        self.store = FileCheckpointStore(place)
 
     def load(self) -> Checkpoint | None:
         """Return the last saved checkpoint; None without one."""
@@ -440,11 +437,3 @@ class _Checkpoints:
         self._run.directory.check_lock()
         with defer_signals():
             self.store.save(checkpoint)
-
-
-def _checkpoint_store(place: Location) -> ObjectCheckpointStore:
-    return (
-        ObjectCheckpointStore(place)
-        if isinstance(place, ObjectPath)
-        else FileCheckpointStore(place)
-    )

@@ -1,9 +1,10 @@
-"""Steps of a run: ingest, validate, cluster, evaluate, write; `mscam_dask.pipeline.run.run` orders them."""
+"""What steps of a run check, record and note; `mscam_dask.pipeline.run.run` orders them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ from numpy.typing import NDArray
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
-from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.session import Observer
 from mscam_dask.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -36,7 +35,6 @@ from mscam_dask.monitor.run_record import (
     ViewSettingsEntry,
 )
 from mscam_dask.pipeline.config.settings import ClusterTable
-from mscam_dask.pipeline.run.previous_runs import WarmStart
 from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.types.result import Solution
 
@@ -71,41 +69,19 @@ def fit_summary(fit: FitRecord) -> str:
     return summary if standing is None else f"{summary}, {len(standing)} of {clusters} separated"
 
 
-def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
-    data: MultiViewData,
-    table: ClusterTable,
-    *,
-    client: Any,
-    n_threads: int | None,
-    observers: Sequence[Observer],
-    checkpoint_store: CheckpointStore | None = None,
-    start: WarmStart | None = None,
-    results_directory: Path | None = None,
-    batches: NDArray[Any] | None = None,
-    partial_labels: NDArray[Any] | None = None,
-) -> tuple[MSCAM, tuple[str, ...]]:
-    """Fit the estimator that [cluster] names; our own warnings become notes, others stay warnings."""
-    estimator = table.estimator(
-        **(start.arguments if start else {}),
-        client=client,
-        n_jobs=n_threads,
-        callbacks=tuple(observers),
-        checkpoint_store=checkpoint_store,
-    )
-    estimator._results_directory = results_directory
+@contextmanager
+def warnings_as_notes() -> Iterator[list[str]]:
+    """Yield a list that gets our own warnings on leaving; others stay warnings."""
+    notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         for category in _NOTED:
             warnings.filterwarnings("always", category=category)
-        estimator.fit(
-            data,
-            batches=batches,
-            partial_labels=partial_labels,
-            init_labels=start.init_labels if start else None,
-        )
+        yield notes
     for each in caught:
-        if not issubclass(each.category, _NOTED):
+        if issubclass(each.category, _NOTED):
+            notes.append(str(each.message))
+        else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    return estimator, tuple(str(one.message) for one in caught if issubclass(one.category, _NOTED))
 
 
 def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
@@ -123,26 +99,23 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
     return (f"{how}: {counts} moved to another cluster ({drift.share_moved:.1%})",)
 
 
-def fit_record(solution: Solution) -> FitRecord:
+def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRecord:
     """Return the entry of a fit in run.json."""
     parameters, assessment = solution.parameters, solution.assessment
     by_view = parameters.view_settings is not None
-    selected = {each.view: each for each in solution.selected_view_settings}
-    views = {}
-    for prepared, chosen in zip(solution.prepared, parameters.view_settings or (), strict=False):
-        evidence = selected.get(prepared.view)
-        views[prepared.view] = ViewSettingsEntry(
-            scale=chosen.scale,
-            alpha=float(chosen.alpha),
-            agreement=None if evidence is None else float(evidence.agreement),
-            margin_se=None if evidence is None else float(evidence.ahead),
+    selected = {
+        each.view: {"agreement": float(each.agreement), "margin_se": float(each.ahead)}
+        for each in solution.selected_view_settings
+    }
+    views = {
+        prepared.view: ViewSettingsEntry(
+            scale=chosen.scale, alpha=float(chosen.alpha), **selected.get(prepared.view, {})
         )
+        for prepared, chosen in zip(solution.prepared, parameters.view_settings or (), strict=False)
+    }
     candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
     graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
     counted, learned = solution.n_clusters_selection, solution.refinement
-    refinement = None
-    if learned is not None:
-        refinement = RefinementEntry(scores=learned.scores, n_accepted=learned.taken)
     support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
     if (borders := assessment.borders) is not None:
         support = msgspec.structs.replace(
@@ -168,7 +141,9 @@ def fit_record(solution: Solution) -> FitRecord:
             exclude_views=solution.exclude_views,
         ),
         n_clusters_curves=None if counted is None else msgspec.to_builtins(counted),
-        refinement=refinement,
+        refinement=None
+        if learned is None
+        else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
         candidate_settings=tuple(candidates),
         selected_setting=solution.chosen,
         view_contributions={
@@ -177,6 +152,7 @@ def fit_record(solution: Solution) -> FitRecord:
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
         assessment=support,
+        batches=batches,
     )
 
 

@@ -189,9 +189,10 @@ class Siblings:
 def siblings_of(settings: Settings, directory: RunDirectory) -> Siblings:
     """Read the other runs of the pipeline in the root of a run directory."""
     root, pattern = settings.output.root, f"{glob.escape(settings.name)}-*"
+    paths = Path(root).resolve().glob(pattern) if root else ()  # as the directory: links followed
     others = [
         run
-        for place, run in (scan(Path(root).glob(pattern)) if root else ())
+        for place, run in scan(paths)
         if place.path not in (directory.path, directory.place)
         and not place.path.name.endswith(NEXT_SUFFIX)
     ]

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from mscam_dask.data.datasets import (
     FAMILIES,
@@ -111,20 +109,12 @@ def test_sizes_that_make_no_data_are_refused(arguments: Any) -> None:
         subspace_mixture(*arguments, rng=np.random.default_rng(0))
 
 
-Images = NDArray[np.float64]
 SIDE = 8
-
-images = hnp.arrays(
-    np.float64, (2, SIDE, SIDE), elements=st.integers(0, 16).map(lambda level: level / 16)
-)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("shape", [(8, 8), (7, 10)], ids=str)
-def test_one_finite_row_per_image_whatever_stands_beside_it(
-    family: str, shape: tuple[int, int]
-) -> None:
-    stack = np.random.default_rng(0).random((5, *shape))
+def test_one_finite_row_per_image_whatever_stands_beside_it(family: str) -> None:
+    stack = np.random.default_rng(0).random((5, 7, 10))
     stack[2] = 0
     rows = FAMILIES[family](stack)
     assert rows.shape[0] == 5
@@ -138,9 +128,9 @@ def outline(line: list[bool]) -> int:
     return line.index(True) if any(line) else len(line)
 
 
-@settings(max_examples=10)
-@given(stack=images)
-def test_profiles_by_definition(stack: Images) -> None:
+def test_profiles_by_definition() -> None:
+    stack = np.random.default_rng(0).integers(0, 17, (9, SIDE, SIDE)) / 16
+    stack[0], stack[1, 2:] = 0, 0  # no ink, and columns and rows without
     for image, row in zip(stack, profiles(stack), strict=True):
         ink = (image >= image.max() / 2) & (image.max() > 0)
         expected = [image[i].mean() for i in range(SIDE)]
@@ -264,11 +254,8 @@ def test_a_larger_share_corrupts_the_same_samples_and_more(
     ("name", "value"),
     [
         ("n_samples", 1),
-        ("n_samples", 10.5),
         ("corruption_rate", 30),
-        ("corruption_rate", float("nan")),
         ("noise_variance", -1),
-        ("noise_variance", float("inf")),
         ("within_variance", 0),
     ],
 )

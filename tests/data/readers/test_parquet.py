@@ -11,7 +11,6 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.read import open_store
-from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
 
@@ -43,7 +42,7 @@ def test_a_table_gives_what_it_gives_as_text(path: Path) -> None:
     store = open_store(first.output)
     assert store.sample_ids == tuple(FRAME["patient"])
     assert store.label_names == ("a", "b")
-    assert feature_names_of(store.views[0]) == ("age", "dose")
+    assert store.views[0].feature_names == ("age", "dose")
 
 
 def test_a_damaged_file_and_one_above_the_limit(

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import append, ingest
-from mscam_dask.data.store.append import JoinedRows, joined_samples
+from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -148,10 +148,3 @@ def test_the_numbering_of_a_frame_is_no_name_for_a_column(tmp_path: Path) -> Non
     append(table(tmp_path / "a.csv", "r q p"), tmp_path / "x.zarr")
     with pytest.raises(DataError):
         append(as_multi_view({"a": frame[[2, 1, 0]]}), tmp_path / "x.zarr")
-
-
-@pytest.mark.parametrize(("start", "stop"), [(0, 5), (0, 3), (3, 5), (2, 4), (3, 3)])
-def test_joined_rows_are_the_rows_of_the_joined_array(start: int, stop: int) -> None:
-    values = np.arange(10.0).reshape(5, 2)
-    joined = JoinedRows(ArrayRows(values[:3], "a"), ArrayRows(values[3:], "a"))
-    np.testing.assert_array_equal(joined.read(start, stop), values[start:stop])

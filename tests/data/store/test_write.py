@@ -18,13 +18,13 @@ from mscam_dask.data.store.read import ZarrRows, open_store, verify_store
 from mscam_dask.data.store.write import write_store, write_view
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows, ViewType, view_digest
+from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType, view_digest
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from tests.data.stores import N, example_data
 
 
 @dataclass(frozen=True, eq=False)
-class FailingRows:
+class FailingRows(RowSource):
     """A view whose last row cannot be read."""
 
     name: str

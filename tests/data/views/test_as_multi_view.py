@@ -18,7 +18,7 @@ from scipy import sparse
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows, feature_names_of
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.conftest import dask_array
@@ -33,12 +33,10 @@ FORMS: dict[str, Callable[[NDArray[np.float64]], Any]] = {
     "numpy": lambda x: x,
     "fortran": np.asfortranarray,
     "big-endian": lambda x: x.astype(">f8"),
-    "float32": lambda x: x.astype(np.float32),
     "integers": lambda x: x.astype(np.int16),
     "lists": lambda x: x.tolist(),
     "masked": np.ma.masked_array,
     "csr": sparse.csr_array,
-    "csc": sparse.csc_array,
     "coo": sparse.coo_array,
     "csr matrix": sparse.csr_matrix,
     "dask": lambda x: dask_array(x, (3, 2)),
@@ -159,11 +157,6 @@ def test_options_that_do_not_fit_the_views_are_refused(options: dict[str, Any]) 
 # ----------------------------------------------------------------------------- errors
 
 
-class _OnADevice:
-    def __array__(self) -> NDArray[np.float64]:
-        raise TypeError("use cpu().")
-
-
 # dask.dataframe needs pyarrow
 _DASK_FRAME = type(
     "DataFrame", (), {"__module__": "dask.dataframe", "__array__": lambda _: COLOUR}
@@ -180,10 +173,8 @@ _DASK_FRAME = type(
         ({"a": COLOUR, "b": [1.0, 2.0, 3.0, 4.0]}, ["'b'", 1, (4,), "(n, 1)"]),
         ({"a": [[1.0], [2.0, 3.0]]}, ["'a'"]),
         ({"a": np.array([["x"]])}, ["'a'", "<U1"]),
-        ({"a": sparse.csr_array([[1j]])}, ["'a'", "complex128"]),
         ({"a": object()}, ["'a'", "builtins.object"]),
         ({"a": "x.csv"}, ["'a'", "'x.csv'", "mscam-dask ingest"]),
-        ({"a": _OnADevice()}, ["'a'", "_OnADevice", "use cpu()"]),
         (_DASK_FRAME, ["'view_0'", "to_dask_array(lengths=True)"]),
         (np.zeros((2, 3, 4)), ["'view_0'", (2, 3, 4), "list(array)"]),
         (7, ["builtins.int"]),
@@ -206,7 +197,7 @@ def test_polars_and_arrow_tables_keep_names_of_columns(as_arrow: bool) -> None:
     views = {"v": table({"x": [1, None, 3], "y": [True, None, False], "z": [0.5, 1.0, 2.0]})}
     for given_views in (views, views["v"]):
         (view,) = as_multi_view(given_views).views
-        assert feature_names_of(view) == ("x", "y", "z")
+        assert view.feature_names == ("x", "y", "z")
         np.testing.assert_array_equal(
             view.read(0, 3), [[1, 1, 0.5], [np.nan, np.nan, 1], [3, 0, 2]]
         )

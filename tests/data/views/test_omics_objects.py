@@ -9,7 +9,6 @@ from scipy import sparse
 from mscam_dask import views_of
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.presence import PresentRows
-from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import DataError, DataTypeError
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of
 from tests.synthetic import values_of
@@ -19,7 +18,7 @@ def test_x_of_an_anndata_is_a_view_with_ids_and_names() -> None:
     data = as_multi_view(anndata_of(sparse.csr_matrix(RNA)))
     assert data.view_names == ("X",)
     assert data.sample_ids == IDS
-    assert feature_names_of(data.views[0]) == ("g0", "g1", "g2", "g3", "g4", "g5")
+    assert data.views[0].feature_names == ("g0", "g1", "g2", "g3", "g4", "g5")
     np.testing.assert_array_equal(values_of(data)["X"], RNA)
 
 
@@ -31,7 +30,7 @@ def test_arrays_are_chosen_and_renamed_by_name() -> None:
     np.testing.assert_array_equal(values_of(data)["counts"], RNA**2)
     np.testing.assert_array_equal(values_of(data)["two"], RNA[:, :2])
     np.testing.assert_array_equal(data.labels, KINDS)
-    assert feature_names_of(data.views[0]) == tuple(one.var_names)
+    assert data.views[0].feature_names == tuple(one.var_names)
     both = mudata_of(rna=one, protein=anndata_of(PROTEIN))
     both.obsm["joint"] = PROTEIN[:, :3]
     names = ["protein", "rna/layers/squares", "obsm/joint"]
@@ -68,7 +67,7 @@ def test_samples_that_a_modality_lacks_are_rows_of_nan() -> None:
     np.testing.assert_array_equal(protein.samples, present)
     np.testing.assert_array_equal(protein.read(0, len(held)), PROTEIN[present])
     np.testing.assert_array_equal(rna.read(0, len(RNA)), RNA)
-    assert feature_names_of(data.views[1]) == tuple(some.var_names)
+    assert data.views[1].feature_names == tuple(some.var_names)
 
 
 def test_what_cannot_be_views_is_refused() -> None:

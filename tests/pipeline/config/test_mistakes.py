@@ -96,8 +96,8 @@ n_clusters = 4
 DATA_OF_FILES = """\
 [data]
 source = "a.npy"
-path = "b"  # path | mfeat | a.npy
-families = ["pixels"]  # families | digits | a.npy
+path = "b"  # path | mfeat | files
+families = ["pixels"]  # families | digits | files
 [cluster]
 n_clusters = 4
 """
@@ -143,11 +143,6 @@ cluster = "local"
 in_process = true  # in_process
 """
 
-RUNNING_WORKERS = """\
-scheduler = "tcp://127.0.0.1:1"
-adapt = {maximum = 3}  # adapt
-"""
-
 NO_CLUSTER = """\
 in_process = true
 start_timeout = 3.0  # start_timeout
@@ -158,13 +153,6 @@ cluster = "kubernetes"  # custom_cluster_spec | deploy/k8s/cluster.yaml
 [execution.cluster_options]
 idle_timeout = 60  # idle_timeout | 'kubernetes'
 custom_cluster_spec = 3  # custom_cluster_spec | 3 | a file
-"""
-
-SLURM_RUNNER = """\
-cluster = "slurm-runner"
-workers = 2  # workers | 'slurm-runner'
-lifetime_stagger = "1m"  # lifetime_stagger | 'slurm-runner'
-threads = 1  # threads | 'slurm-runner'
 """
 
 
@@ -189,10 +177,8 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         pytest.param(HEAD + JOBS, id="jobs"),
         pytest.param(HEAD + THIS_COMPUTER, id="this computer"),
         pytest.param(HEAD + RUNNING_CLUSTER, id="running cluster"),
-        pytest.param(HEAD + RUNNING_WORKERS, id="running workers"),
         pytest.param(HEAD + NO_CLUSTER, id="no cluster"),
         pytest.param(HEAD + KUBERNETES, id="kubernetes"),
-        pytest.param(HEAD + SLURM_RUNNER, id="slurm-runner"),
     ],
 )
 def test_every_mistake_of_a_file_is_named_with_its_line(tmp_path: Path, document: str) -> None:

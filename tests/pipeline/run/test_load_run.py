@@ -20,13 +20,12 @@ from mscam_dask import MSCAM, MSCAN, Constants, load_run
 from mscam_dask.cli import main
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.results import StoredArrays, read_model, write_result
+from mscam_dask.data.results import StoredArrays, read_model
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.result import Structure
 from mscam_dask.types.rules import SIZES
 from tests.messages import raises
@@ -296,7 +295,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path, first: RunOutcome) -
     assert first.record.data is not None
     more = msgspec.structs.replace(first.record.data, n_samples=61)
     rewritten(first.directory, data=more)
-    with raises(DataError, path, "result.zarr"):
+    with raises(DataError, path, "result.zarr", "--overwrite"):
         load_run(path)
     rewritten(first.directory, state="failed")
     with raises(DataError, path, "failed", "resume"):
@@ -320,10 +319,3 @@ def test_a_damaged_model_is_refused_and_made_again(
     again(pipeline(QUIET))
     new = three_subspaces(30)
     assert_array_equal(load_run(first.directory.path).predict(new), model.predict(new))
-
-
-def test_a_result_without_a_model_is_refused(first: RunOutcome, model: MSCAM) -> None:
-    shutil.rmtree(first.directory.result)
-    write_result(model.solution_, first.directory.result)
-    with raises(DataError, "result.zarr", "--overwrite"):
-        load_run(RunDirectory(first.directory.path).path)

@@ -326,6 +326,15 @@ def test_the_last_ones_stay_and_without_keep_all(
     assert remove_old_runs(keep_two, runs[-1]) == ()
 
 
+def test_a_root_that_was_moved_and_left_a_link_holds_the_same_runs(
+    old: Old, keep_two: Settings, tmp_path: Path
+) -> None:
+    old.runs(3)
+    moved = old.root.rename(tmp_path / "moved")
+    old.root.symlink_to(moved)
+    assert remove_old_runs(keep_two, RunDirectory(moved / "tiny-3")) == ("tiny-1",)
+
+
 def test_what_the_next_run_starts_from_stays(old: Old, keep_two: Settings) -> None:
     runs = [old.run(number, reached=number == 2) for number in range(1, 6)]
     assert remove_old_runs(keep_two, runs[-1]) == ("tiny-3", "tiny-1")
@@ -349,7 +358,6 @@ def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:
     old.run(7, state="interrupted", started_from="tiny-1")
     (runs[1].path / "notes.txt").touch()
     (old.root / "tiny-8").symlink_to(runs[5].path)
-    (old.root / ".tiny-0123456789ab.0123abcd.old").mkdir()
     with RunLock(runs[2].path):
         assert remove_old_runs(keep_two, runs[5]) == ("tiny-4",)
     assert "tiny-2" in old.names()
@@ -357,15 +365,9 @@ def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:
     assert old.names() == [f"tiny-{number}" for number in (1, 2, 5, 6, 7, 8)]
 
 
-def test_what_no_run_was_renamed_to_stays(old: Old, keep_two: Settings) -> None:
+def test_a_removal_that_was_cut_off_is_finished_by_the_next(old: Old, keep_two: Settings) -> None:
     runs = old.runs(3)
-    kept = [
-        *(".tiny-archive.old", ".tiny-0123456789ab.archive1.old"),
-        ".tiny-of-others-0123456789ab.0123abcd.old",
-        ".tiny-0123456789ab.0123abcd.old",  # its name, but with a file of somebody's
-    ]
-    for name in kept:
-        (old.root / name).mkdir()
-        (old.root / name / "thesis.txt").touch()
+    shutil.rmtree(runs[0].result)
+    runs[0].labels.unlink()
     assert remove_old_runs(keep_two, runs[-1]) == ("tiny-1",)
-    assert all((old.root / name / "thesis.txt").exists() for name in kept)
+    assert old.names() == ["tiny-2", "tiny-3"]
