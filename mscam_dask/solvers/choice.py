@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import pdist
 
@@ -116,10 +116,10 @@ def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDA
     Their inner products are the entries of D⁻¹ W D⁻¹, up to the eigenpairs that are left out: a rare cluster is
     as far from the others as a large one.
     """
-    graph = functools.reduce(operator.add, [view_graph(view) for view in views])
+    graph = csr_array(functools.reduce(operator.add, [view_graph(view) for view in views]))
     degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
     roots = 1.0 / np.sqrt(np.where(degrees > 0.0, degrees, np.inf))
-    matrix = csr_array(graph.astype(np.float64).multiply(roots[:, None]).multiply(roots))
+    matrix = csr_array(diags_array(roots) @ graph.astype(np.float64) @ diags_array(roots))
     n = len(degrees)
     if n <= max(_DENSE_ROWS, 3 * n_pairs):
         values, vectors = np.linalg.eigh(matrix.toarray())

@@ -18,8 +18,8 @@ import psutil
 import pytest
 from click.testing import Result
 
+from mscam_dask import MSCAM
 from mscam_dask.data.results import read_result
-from mscam_dask.pipeline.run import steps
 from mscam_dask.types.result import Status
 from tests.cli.screens import numbers
 from tests.messages import quotes
@@ -109,15 +109,15 @@ def test_an_error_is_one_message_and_its_exit_code(
 def test_components_not_reached_is_exit_code_5_after_the_results(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = steps.cluster
+    fit = MSCAM.fit
 
-    def unfinished(*args: Any, **options: Any) -> Any:
-        estimator, notes = real(*args, **options)
-        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
-        object.__setattr__(estimator.solution_, "n_connected_components", 2)
-        return estimator, notes
+    def unfinished(self: MSCAM, *args: Any, **options: Any) -> MSCAM:
+        fit(self, *args, **options)
+        object.__setattr__(self.solution_, "status", Status.COMPONENTS_NOT_REACHED)
+        object.__setattr__(self.solution_, "n_connected_components", 2)
+        return self
 
-    monkeypatch.setattr(steps, "cluster", unfinished)
+    monkeypatch.setattr(MSCAM, "fit", unfinished)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
     assert result.exit_code == 5
     assert ["2", "3"] in numbers(result.stdout)
