@@ -141,23 +141,20 @@ def _named_ids(found: Variables, views: Sequence[RowSource]) -> str | None:
         name
         for name, value in found.values.items()
         if id_strength(name) == CERTAIN
-        and all(name != view.name and _size(value) == view.shape[0] for view in views)
-        and are_unique(_ids_in(value))
+        and are_unique(ids := _ids_in(value))
+        and all(name != view.name and len(ids) == view.shape[0] for view in views)
     ]
     return names[0] if views and len(names) == 1 else None
 
 
-def _size(value: Any) -> int | None:
-    """Number of entries of a vector."""
-    return value.size if _is_vector(value) else None
-
-
 def _ids_in(value: Any) -> tuple[str, ...]:
-    """Texts or whole numbers as ids; none of other numbers."""
+    """Texts or whole numbers of a vector as ids; none of anything else."""
+    if not _is_vector(value):
+        return ()
     ids = _in_memory(value).ravel()
     if ids.dtype.kind == "f":
         if not (np.isfinite(ids).all() and (np.floor(ids) == ids).all()):
-            return ("", "")
+            return ()
         ids = ids.astype(np.int64)
     return tuple(map(as_text, ids.tolist()))
 

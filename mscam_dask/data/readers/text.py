@@ -309,10 +309,9 @@ def _delimiter(
     widths = {len(row) for row in by_blanks}
     are_numbers = len(widths) == 1 and widths != {1} and share_of_blanks > _MOST
     own = {".csv": ",", ".tsv": "\t"}.get(source.suffix, "\t")
-    most = 0.8 * len(filled)  # beside titles and notes
-    in_most = [m for m in (own, *_DELIMITERS) if sum(m in line for line in filled) >= most > 0]
-    if in_most and not are_numbers:  # rows of several lengths: reading says which
-        return in_most[0], source.decimal or "."
+    in_all = [m for m in (own, *_DELIMITERS) if filled and all(m in line for line in filled)]
+    if in_all and not are_numbers:  # rows of several lengths: reading says which
+        return in_all[0], source.decimal or "."
     return None, decimal_of_blanks
 
 
