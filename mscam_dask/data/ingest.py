@@ -36,6 +36,9 @@ from mscam_dask.types.parameters import ImputeMethod
 __all__ = ["IngestReport", "Source", "append", "ingest"]
 
 
+_CORNER = 64  # rows and columns that show whether a view is symmetric
+
+
 @dataclass(frozen=True)
 class IngestReport:
     """Report of `ingest` and `append`.
@@ -228,7 +231,24 @@ def _prepared(
         for view in imputed.data.views
         if (share := imputed.shares.get(view.name)) is not None
     ]
+    told = view_type if isinstance(view_type, Mapping) else {}
+    notes += [
+        f"View {view.name!r} is square and symmetric; view_type='distance' or 'kernel' (--view-type) if these are no "
+        "features."
+        for view in imputed.data.views
+        if view_type is None or view.name not in told
+        if view.view_type == "features" and _is_symmetric(view)
+    ]
     return imputed.data, methods, tuple(notes)
+
+
+def _is_symmetric(view: RowSource) -> bool:
+    """Return whether a view is square, and its first rows and columns are the same."""
+    n_rows, n_columns = view.shape
+    if n_rows != n_columns:
+        return False
+    corner = view.read(0, min(n_rows, _CORNER))[:, :_CORNER]
+    return np.array_equal(corner, corner.T, equal_nan=True) and bool(np.any(corner != 0))
 
 
 def _absences(data: MultiViewData) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def contents_of(
         )
     named = _named_ids(found, views) if sample_ids is None else None
     if named is not None:
-        sample_ids = tuple(map(as_text, found.values[named]))
+        sample_ids = _ids_in(found.values[named])
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
         others.pop(named, None)
     if others:
@@ -136,18 +136,27 @@ def contents_of(
 
 
 def _named_ids(found: Variables, views: Sequence[RowSource]) -> str | None:
-    """The only variable with a name of ids and a text for each sample, all different; None if there is none."""
+    """The only variable with a name of ids and one for each sample, all different; None if there is none."""
     names = [
         name
         for name, value in found.values.items()
         if id_strength(name) == CERTAIN
-        and isinstance(value, np.ndarray)
-        and value.dtype.kind in "US"
-        and value.ndim == 1
-        and all(len(value) == view.shape[0] for view in views)
-        and are_unique(list(map(as_text, value)))
+        and are_unique(ids := _ids_in(value))
+        and all(name != view.name and len(ids) == view.shape[0] for view in views)
     ]
     return names[0] if views and len(names) == 1 else None
+
+
+def _ids_in(value: Any) -> tuple[str, ...]:
+    """Texts or whole numbers of a vector as ids; none of anything else."""
+    if not _is_vector(value):
+        return ()
+    ids = _in_memory(value).ravel()
+    if ids.dtype.kind == "f":
+        if not (np.isfinite(ids).all() and (np.floor(ids) == ids).all()):
+            return ()
+        ids = ids.astype(np.int64)
+    return tuple(map(as_text, ids.tolist()))
 
 
 def is_numeric(value: Any) -> bool:

@@ -16,7 +16,8 @@ from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import numpy as np
+import pandas as pd
 
 _HEAD_ROWS = 50
 
@@ -60,6 +61,11 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
     columns = tuple(map(as_text, frame.columns))
     frame.columns = range(len(columns))
     for place, name in enumerate(columns):
+        # a dictionary of Arrow, a factor of R
+        if isinstance(frame[place].dtype, pd.CategoricalDtype):
+            kinds = frame[place].cat.categories.dtype
+            is_number = kinds.kind in "iuf"
+            frame[place] = frame[place].astype(np.float64 if is_number else kinds)
         if frame[place].dtype.kind == "O":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):

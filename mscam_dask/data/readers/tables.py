@@ -322,12 +322,26 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
+        if len(bad) > 1 and all(found[:2] == (1, row) for found in bad.values()):
+            remedy = (
+                f"Remove row {row} if it is no sample, such as units, or the lines above it if it has the names of "
+                "columns (--skip)."
+            )
+        elif any(map(str.isdigit, text)):
+            remedy = (
+                f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
+                "separators of thousands: 1000.5; dates as days, and missing cells as NA. Another delimiter is told "
+                "by --delimiter."
+            )
+        else:
+            remedy = (
+                "Write NA for missing cells and numbers for categories (0 and 1 for no and yes), drop these columns, "
+                "or name them if they have ids or labels (--id-column, --labels)."
+            )
         raise DataError(
             f"{table.where}: column {table.columns[place]!r} has {n_bad} value(s) that are not numbers, the "
             f"first {text!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
-            f"values. Name columns of ids or labels (--id-column, --labels), leave out lines above the header (--skip), "
-            f"correct the delimiter (--delimiter), or write numbers with one decimal mark, here {table.decimal!r} "
-            "(--decimal), and without separators of thousands: 1000.5."
+            f"values. {remedy}"
         )
     if not features:
         raise DataError(

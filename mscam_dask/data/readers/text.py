@@ -442,12 +442,16 @@ def _blocks(
         while block := [*itertools.islice(filled, size)]:
             for index, row in enumerate(block, first):
                 if len(row) != n_columns:
+                    remedy = "Put quotes around fields that have the delimiter in them, or"
+                    if len(row) < n_columns:
+                        remedy = "Write its empty cells too, remove it if it is no sample, or"
+                        if delimiter is None:
+                            remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else"
                     raise DataError(
-                        f"{where}: row {index} has {len(row)} fields where the first line has {n_columns} (rows "
-                        "counted from 0 below the header). "
-                        + (f"If numbers touch: {_OF_FIXED_WIDTH} " if delimiter is None else "")
-                        + "Check the delimiter, and delimiters inside fields, which need quotes; comment, skip and "
-                        "delimiter of Source (--comment, --skip, --delimiter) tell other forms."
+                        f"{where}: row {index} (counted from 0 below the header) has {len(row)} fields where the "
+                        f"first line has {n_columns}, separated by {_NAMES.get(delimiter, repr(delimiter))}. {remedy} "
+                        "leave out lines above the header (--skip) or comments (--comment), or tell the delimiter "
+                        "(--delimiter)."
                     )
             first += len(block)
             yield [*zip(*block, strict=True)]

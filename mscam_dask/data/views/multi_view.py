@@ -88,8 +88,8 @@ class MultiViewData:
             if all(count in view.shape for view in self.views):
                 turned = [view.name for view in self.views if view.shape[0] != count]
                 remedy = (
-                    f"View(s) {turned} look like (features, samples): transpose them (files: "
-                    "samples_in='columns', --samples-in columns)."
+                    f"View(s) {turned} look like (features, samples): transpose these, or, if all views of their "
+                    "file are so, read it with samples_in='columns' (--samples-in columns)."
                 )
                 break
         listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())

@@ -263,6 +263,8 @@ def _alike(left: Sequence[str], right: Sequence[str], *, affixes: bool) -> list[
     for short, long in (sides, sides[::-1]) if affixes and left and right else ():
         parts: dict[str, str] = {}
         head, tail = _common_ends(list(long))
+        head_of_short, tail_of_short = _common_ends(list(short))
+        head, tail = head.removesuffix(head_of_short), tail.removeprefix(tail_of_short)
         for key, text in long.items():
             for cut in _SEPARATOR.finditer(key):
                 parts.setdefault(key[: cut.start()], text)

@@ -358,11 +358,14 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     if view.view_type == "distance":
         is_wrong |= diagonal > rounding
         rule, other, content = "the distance of a sample to itself is 0", "kernel", "similarities"
+    remedy = f"{in_order}, or"
+    if view.view_type == "distance" and np.ptp(diagonal) <= rounding:
+        remedy = "Set the diagonal to 0 if it holds distances, or"
     if is_wrong.any():
         far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
-            f"{far}; {rule}. {in_order}, or declare view_type={other!r} if it holds {content}."
+            f"{far}; {rule}. {remedy} declare view_type={other!r} if it holds {content}."
         )
     if n_different:
         raise DataError(

@@ -340,3 +340,18 @@ def test_truncated_files_are_refused(tmp_path: Path, suffix: str, keep: int) -> 
 def test_archives_that_contradict_themselves(tmp_path: Path, arrays: dict[str, Any]) -> None:
     with pytest.raises(DataError):
         read(save_archive(tmp_path / "a.npz", **arrays))
+
+
+@pytest.mark.parametrize("ids", [np.arange(101, 101 + N), np.arange(101.0, 101.0 + N)])
+def test_whole_numbers_with_a_name_of_ids_are_ids(tmp_path: Path, ids: NDArray[Any]) -> None:
+    path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, ids=ids)
+    found = ingest(path, tmp_path / "a.zarr")
+    store = open_store(found.output)
+    assert store.sample_ids == tuple(map(str, range(101, 101 + N)))
+    assert store.view_names == ("colour", "shape")
+
+
+def test_numbers_that_are_no_ids_are_not_taken_as_such(tmp_path: Path) -> None:
+    path = save_archive(tmp_path / "a.npz", colour=COLOUR, ids=np.linspace(0.5, 9.5, N))
+    ingest(path, tmp_path / "a.zarr")
+    assert open_store(tmp_path / "a.zarr").sample_ids is None

@@ -45,6 +45,17 @@ def test_a_table_gives_what_it_gives_as_text(path: Path) -> None:
     assert store.views[0].feature_names == ("age", "dose")
 
 
+def test_categories_are_read_as_what_they_are_categories_of(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    frame = FRAME.assign(label=FRAME["label"].astype("category"))
+    frame["stage"] = pd.Categorical([1, 2, None, 1])
+    frame.to_parquet(tmp_path / "a.parquet", index=False)
+    ingest(tmp_path / "a.parquet", tmp_path / "a.zarr", impute="mean")
+    store = open_store(tmp_path / "a.zarr")
+    assert store.label_names == ("a", "b")
+    assert store.views[0].read(0, 4)[:, 2].tolist() == pytest.approx([1, 2, 4 / 3, 1])
+
+
 def test_a_damaged_file_and_one_above_the_limit(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
