@@ -229,7 +229,7 @@ def choose_partition(
         candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
-    best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, n_clusters))
+    best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, own))
     if best == 0:
         return None
     found = stage.submit(canonical_labels, stage.item(partitions, best))

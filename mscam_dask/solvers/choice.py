@@ -30,7 +30,7 @@ from mscam_dask.solvers.borders import (
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
-from mscam_dask.types.borders import SMALLEST
+from mscam_dask.types.borders import SMALLEST, Borders
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 # Starts of k-means on the principal scores.
@@ -195,9 +195,9 @@ def best_by_borders(
     points: Points,
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
-    n_clusters: int,
+    own: Borders,
 ) -> int:
-    """Position of the partition that takes the place of the first, whose borders do not support it; 0 if none.
+    """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
     It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
     A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
@@ -207,11 +207,11 @@ def best_by_borders(
     clusters are all large enough for a test, then the one with the largest share.
     """
     least_share = explained_share(views, partitions[0])
-    separated = views_separate(points, partitions[0], n_clusters)
+    separated = views_separate(points, partitions[0], own)
     most_unexplained = (1.0 - RULES.nearly_perfect) * (1.0 - least_share)
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
-        found = borders(points, labels, n_clusters)
+        found = borders(points, labels, len(own.sizes))
         if not found.support or found.sizes.min() < 2:
             continue
         share, corrected = explained_share(views, labels), found.of_several(len(partitions) - 1)
@@ -224,20 +224,19 @@ def best_by_borders(
     return -max(better)[-1] if better else 0
 
 
-def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> list[bool]:
-    """For each pair of clusters that has no border, whether views separate the two in the same way.
+def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> list[bool]:
+    """For each pair of clusters that has no border among its `own`, whether views separate the two in the same way.
 
     The cross-fitted discriminants of each two views are correlated within both clusters; in halves of one cluster they
     have little correlation. Pairs with a cluster of few samples do not count; none does with one view.
     """
-    if len(points.widths) == 1:
+    if len(points.widths) == 1 or not own.unseparated:
         return []
     of_views = [cell_functions(rows, labels).values for rows in points.views]
     upper = np.triu_indices(len(of_views), 1)
-    found = borders(points, labels, n_clusters)
     separated = []
-    for i, j in found.unseparated:
-        if min(found.sizes[i], found.sizes[j]) < SMALLEST:
+    for i, j in own.unseparated:
+        if min(own.sizes[i], own.sizes[j]) < SMALLEST:
             continue
         rows = np.flatnonzero((labels == i) | (labels == j))
         scores = np.stack([values[rows, i] - values[rows, j] for values in of_views])

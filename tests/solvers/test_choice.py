@@ -64,6 +64,16 @@ def graphs(labels: NDArray[np.int64]) -> list[ReferenceGraphs]:
     return [ReferenceGraphs((blocks,)), ReferenceGraphs((blocks,))]
 
 
+def best(
+    points: Points, partitions: list[NDArray[np.int64]], views: list[ReferenceGraphs], c: int
+) -> int:
+    return best_by_borders(points, partitions, views, borders(points, partitions[0], c))
+
+
+def separated_pairs(points: Points, labels: NDArray[np.int64], c: int) -> list[bool]:
+    return views_separate(points, labels, borders(points, labels, c))
+
+
 def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
     """Labels of the samples below and above the median."""
     return (score > np.median(score)).astype(np.int64)
@@ -72,9 +82,9 @@ def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
 def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_explain() -> None:
     rows, labels = normals(0, (300, 60), 9.0, 6)
     points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
-    assert best_by_borders(points, [halves, labels], graphs(labels), 2) == 1
-    assert best_by_borders(points, [halves, labels], graphs(halves), 2) == 1
-    assert best_by_borders(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
+    assert best(points, [halves, labels], graphs(labels), 2) == 1
+    assert best(points, [halves, labels], graphs(halves), 2) == 1
+    assert best(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
 
 
 def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
@@ -82,9 +92,9 @@ def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it(
     points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
     p_value = borders(points, labels, 2).p_values[0, 1]
     candidates = [labels] * (1 + int(0.05 / p_value))
-    assert best_by_borders(points, [halves, *candidates], graphs(labels), 2) == 1
-    assert best_by_borders(points, [halves, *candidates], graphs(halves), 2) == 0
-    assert best_by_borders(points, [halves, labels], graphs(halves), 2) == 1
+    assert best(points, [halves, *candidates], graphs(labels), 2) == 1
+    assert best(points, [halves, *candidates], graphs(halves), 2) == 0
+    assert best(points, [halves, labels], graphs(halves), 2) == 1
 
 
 def test_where_views_separate_a_pair_neighbors_decide() -> None:
@@ -98,10 +108,10 @@ def test_where_views_separate_a_pair_neighbors_decide() -> None:
     first = np.where(truth < 2, truth, 2 + (rows[:, 3] > 0.0))
     candidate = np.maximum(truth - 1, 0)
     points = Points(rows, (3, 3))
-    separated = views_separate(points, first, 4)
+    separated = separated_pairs(points, first, 4)
     assert sorted(separated)[0] < sorted(separated)[-1]  # some, not all
-    assert best_by_borders(points, [first, candidate], graphs(candidate), 4) == 1
-    assert best_by_borders(points, [first, candidate], graphs(first), 4) == 0
+    assert best(points, [first, candidate], graphs(candidate), 4) == 1
+    assert best(points, [first, candidate], graphs(first), 4) == 0
 
 
 def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refused() -> None:
@@ -112,16 +122,16 @@ def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refuse
     rows[400:] -= 9.0
     points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
     apart = np.repeat([0, 1], (400, 60))
-    assert views_separate(points, first, 2) == [True]
+    assert separated_pairs(points, first, 2) == [True]
     most = graphs(np.where(rng.random(460) < 0.1, 1 - apart, apart))
-    assert best_by_borders(points, [first, apart], most, 2) == 0
+    assert best(points, [first, apart], most, 2) == 0
     halves = halves_of(rng.normal(size=400)).astype(np.int64)
     one = rng.normal(size=(400, 6))
     one[:60] += 9.0
     one[399] -= 30.0
     single = np.repeat([0, 1, 2], (60, 339, 1))
     assert borders(Points(one, (3, 3)), single, 3).support
-    assert best_by_borders(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
+    assert best(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
 
 
 def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_taken() -> None:
@@ -131,9 +141,9 @@ def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_take
     small, large = pairs.copy(), pairs.copy()
     small[:3] = 2
     large[:10] = 2
-    found = best_by_borders(points, [halves, small, large], graphs(small), 3)
+    found = best(points, [halves, small, large], graphs(small), 3)
     assert found == 2
-    assert best_by_borders(points, [halves, small, large, labels], graphs(small), 3) == 3
+    assert best(points, [halves, small, large, labels], graphs(small), 3) == 3
 
 
 def test_a_candidate_that_neighbors_explain_nearly_completely_takes_the_place_of_a_supported_one() -> (
@@ -147,10 +157,10 @@ def test_a_candidate_that_neighbors_explain_nearly_completely_takes_the_place_of
     even, rare = np.arange(400) % 2, (np.arange(400) < 40).astype(np.int64)
     assert borders(points, even, 2).support
     assert borders(points, rare, 2).support
-    assert best_by_borders(points, [even, rare], graphs(rare), 2) == 1
-    assert best_by_borders(points, [even, rare], graphs(even), 2) == 0
+    assert best(points, [even, rare], graphs(rare), 2) == 1
+    assert best(points, [even, rare], graphs(even), 2) == 0
     noisy = np.where(rng.random(400) < 0.1, 1 - rare, rare)  # it does not explain nearly all
-    assert best_by_borders(points, [even, rare], graphs(noisy), 2) == 0
+    assert best(points, [even, rare], graphs(noisy), 2) == 0
 
 
 @pytest.mark.parametrize("n", [150, 420])  # by a dense and by a sparse eigensolver
@@ -178,11 +188,11 @@ def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> 
     labels = np.repeat([0, 1], 200)
     overlapping = rng.normal(size=(400, 9))
     overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
-    assert views_separate(Points(overlapping, (3, 3, 3)), labels, 2) == [True]
-    assert views_separate(Points(overlapping, (9,)), labels, 2) == []  # nothing to compare
+    assert separated_pairs(Points(overlapping, (3, 3, 3)), labels, 2) == [True]
+    assert separated_pairs(Points(overlapping, (9,)), labels, 2) == []  # nothing to compare
     one = rng.normal(size=(400, 9))
     halves = halves_of(one.sum(axis=1))
-    assert views_separate(Points(one, (3, 3, 3)), halves, 2) == [False]
+    assert separated_pairs(Points(one, (3, 3, 3)), halves, 2) == [False]
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
