@@ -21,6 +21,8 @@ from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
 from mscam_dask.errors import DataError
 
+__all__ = ["PartitionScores", "adjusted_rand_index", "matched_labels", "score_partition"]
+
 
 @dataclass(frozen=True)
 class PartitionScores:
