@@ -16,8 +16,7 @@ from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError
 
 if TYPE_CHECKING:
-    import numpy as np
-import pandas as pd
+    import pandas as pd
 
 _HEAD_ROWS = 50
 
@@ -65,7 +64,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         if isinstance(frame[place].dtype, pd.CategoricalDtype):
             kinds = frame[place].cat.categories.dtype
             is_number = kinds.kind in "iuf"
-            frame[place] = frame[place].astype(np.float64 if is_number else kinds)
+            frame[place] = frame[place].astype("float64" if is_number else kinds)
         if frame[place].dtype.kind == "O":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):
