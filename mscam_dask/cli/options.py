@@ -107,8 +107,16 @@ def installed_extensions() -> tuple[Any, ...]:
     """
     import importlib.metadata
 
-    entries = importlib.metadata.entry_points(group="mscam_dask.experiments")
-    return tuple(entry.load() for entry in entries)
+    extensions = []
+    for entry in importlib.metadata.entry_points(group="mscam_dask.experiments"):
+        try:
+            extensions.append(entry.load())
+        except (AttributeError, ImportError) as error:
+            raise click.ClickException(
+                f"the entry point {entry.name} = {entry.value} of {entry.group} cannot be loaded ({error}). "
+                "Reinstall the package that declares it."
+            ) from error
+    return tuple(extensions)
 
 
 def extension_of_file(tables: Collection[str]) -> Any:
