@@ -231,12 +231,11 @@ def _prepared(
         for view in imputed.data.views
         if (share := imputed.shares.get(view.name)) is not None
     ]
-    told = view_type if isinstance(view_type, Mapping) else {}
     notes += [
         f"View {view.name!r} is square and symmetric; view_type='distance' or 'kernel' (--view-type) if these are no "
         "features."
         for view in imputed.data.views
-        if view_type is None or view.name not in told
+        if view_type is None or (isinstance(view_type, Mapping) and view.name not in view_type)
         if view.view_type == "features" and _is_symmetric(view)
     ]
     return imputed.data, methods, tuple(notes)

@@ -153,7 +153,8 @@ def _ids_in(value: Any) -> tuple[str, ...]:
         return ()
     ids = _in_memory(value).ravel()
     if ids.dtype.kind == "f":
-        if not (np.isfinite(ids).all() and (np.floor(ids) == ids).all()):
+        ids = ids.astype(np.float64)
+        if not ((np.abs(ids) <= 2**53) & (np.floor(ids) == ids)).all():
             return ()
         ids = ids.astype(np.int64)
     return tuple(map(as_text, ids.tolist()))
