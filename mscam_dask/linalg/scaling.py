@@ -121,8 +121,10 @@ class RowTransform:
     ) -> NDArray[np.float64]:
         """Scaled differences (d,) within a column; those of unit rows for the median length of `rows` (m, d)."""
         if self.kind == "unit":
-            lengths = np.linalg.norm(rows, axis=1)
-            return steps / np.median(lengths[lengths > 0.0]) if lengths.any() else 0.0 * steps
+            exponent = -int(np.frexp(np.abs(rows).max(initial=0.0))[1])
+            lengths = np.linalg.norm(np.ldexp(rows, exponent), axis=1)
+            present = lengths[lengths > 0.0]
+            return np.ldexp(steps, exponent) / np.median(present) if len(present) else 0.0 * steps
         return np.where(self.constant, 0.0, np.ldexp(steps, -self.exponent) / self.scale)
 
 

@@ -121,7 +121,7 @@ def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDA
     roots = 1.0 / np.sqrt(np.where(degrees > 0.0, degrees, np.inf))
     matrix = csr_array(diags_array(roots) @ graph.astype(np.float64) @ diags_array(roots))
     n = len(degrees)
-    if n <= max(_DENSE_ROWS, 3 * n_pairs):
+    if n <= max(_DENSE_ROWS, 3 * n_pairs) or not matrix.nnz:
         values, vectors = np.linalg.eigh(matrix.toarray())
         values, vectors = values[-n_pairs:], vectors[:, -n_pairs:]
     else:

@@ -147,3 +147,12 @@ def test_what_is_too_small_vanishes_where_numpy_is_told_to_raise(kind: Scale) ->
         assert np.isfinite(scaled).all()
         assert np.isfinite(moments.standard_deviation).all()
         assert not moments.is_constant.any()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e200, 1e-200, 1e-310])
+def test_steps_of_unit_rows_do_not_depend_on_the_unit_of_the_view(factor: float) -> None:
+    rows = np.kron(np.eye(4), np.ones((5, 2))) + np.eye(20, 8)
+    transform = fit_transform_from_moments("unit", ColumnMoments.from_rows(rows))
+    expected = transform.of_steps(np.ones(8), rows)
+    found = transform.of_steps(np.full(8, factor), factor * rows)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

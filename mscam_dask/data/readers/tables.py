@@ -327,7 +327,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
                 f"Remove row {row} if it is no sample, such as units, or the lines above it if it has the names of "
                 "columns (--skip)."
             )
-        elif any(map(str.isdigit, text)):
+        elif any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (
                 f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
                 "separators of thousands: 1000.5; dates as days, and missing cells as NA. Another delimiter is told "
