@@ -8,7 +8,6 @@ import functools
 import io
 import logging
 import os
-import resource
 import signal
 import sys
 import traceback
@@ -73,6 +72,10 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
 
 def _check_address_space() -> None:
     """Refuse a limit under which OpenBLAS would end the process, with exit code 1 and no exception."""
+    try:
+        import resource
+    except ImportError:  # no POSIX system
+        return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if 0 <= limit < _ADDRESS_SPACE:
         raise ClusterError(

@@ -107,13 +107,12 @@ def test_the_environment_is_not_in_a_run_directory(tmp_path: Path) -> None:
 # A step that fails with an error of a library, run by the command line.
 FAIL = """
 import builtins, sys
-from mscam_dask import errors
+from mscam_dask import MSCAM, errors
 from mscam_dask.cli import main
-from mscam_dask.pipeline.run import steps
 def fail(*_, **__):
     kind = getattr(builtins, sys.argv[1], None) or getattr(errors, sys.argv[1])
     raise kind("denied: https://u:" + sys.argv[2] + "@host or " + sys.argv[2])
-steps.cluster = fail
+MSCAM.fit = fail
 main(["run", *sys.argv[3:]])
 """
 

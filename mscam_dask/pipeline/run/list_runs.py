@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fnmatch
+import re
+import shutil
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,12 +17,14 @@ from typing import Any
 import pandas as pd
 
 from mscam_dask import __version__
+from mscam_dask.data.store.filesystem import rename_durably
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.lock import RunLock
+from mscam_dask.pipeline.run.open_data import NAME_DIGITS
 from mscam_dask.pipeline.run.previous_runs import last_comparable
 from mscam_dask.pipeline.run.run_directory import RunDirectory, relative_url, write_whole
 from mscam_dask.pipeline.run.stored_run import StoredRun, flat, scan, siblings_of
@@ -171,6 +176,11 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
     if table.keep is None or table.root is None:
         return ()
     root = Path(table.root)
+    made = rf"\.{re.escape(settings.name)}-[0-9a-f]{{{NAME_DIGITS}}}\.[0-9a-f]{{8}}\.old"
+    for aside in root.iterdir():  # by `_removed`, before a kill
+        is_ours = re.fullmatch(made, aside.name) and aside.is_dir() and not aside.is_symlink()
+        if is_ours and RunDirectory(aside).holds_only_own():
+            shutil.rmtree(aside)
     found = siblings_of(settings, directory).finished
     runs = [run for run in found if not run.directory.path.is_symlink()]
     needed = {
@@ -187,10 +197,12 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
 
 
 def _removed(directory: RunDirectory) -> bool:
-    """Remove a run, its record last: one that was cut off stays an old run, which the next removal takes."""
+    path = directory.path
     if not directory.holds_only_own():
         return False
-    with contextlib.suppress(MscamError), RunLock(directory.path):
-        directory.remove_all()
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
+    with contextlib.suppress(MscamError), RunLock(path):
+        rename_durably(path, aside)  # no longer a run, even after a power cut
+        shutil.rmtree(aside)
         return True
     return False

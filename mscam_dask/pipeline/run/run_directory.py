@@ -246,13 +246,6 @@ class RunDirectory:
         self.check_lock()
         _remove(item)
 
-    def remove_all(self) -> None:
-        """Remove the directory, run.json last but for the lock."""
-        for item in sorted(self.path.iterdir(), key=lambda item: item == self.record):
-            if item.name != LOCK_NAME:
-                _remove(item)
-        _remove(self.path)
-
     @contextmanager
     def append_events(self) -> Iterator[IO[bytes]]:
         """Open events.jsonl to append to; a line that a kill cut short is removed."""
