@@ -120,7 +120,7 @@ def run_quickstart(**execution: Any) -> int:
 def resume_directory(
     run_directory: Path, *, insecure: bool, plain: bool, **execution: object
 ) -> int:
-    """Resume a run, and return the exit code."""
+    """Resume a run, and return the exit code: 0 where nothing was to do."""
     is_run = RunDirectory(run_directory).record.is_file()
     extension = None if is_run else extension_of_directory(run_directory)
     if extension is not None:
@@ -133,7 +133,8 @@ def resume_directory(
             insecure=insecure,
             observers=(progress,),
         )
-    return _summarize(outcome)
+    exit_code = _summarize(outcome)
+    return exit_code if outcome.resumed else 0
 
 
 def _progress(*, plain: bool) -> Progress:

@@ -120,6 +120,7 @@ def test_components_not_reached_is_exit_code_5_after_the_results(
     monkeypatch.setattr(MSCAM, "fit", unfinished)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
     assert result.exit_code == 5
+    assert call("resume", "out").exit_code == 0  # nothing to do
     assert ["2", "3"] in numbers(result.stdout)
     assert ["3", "3"] not in numbers(result.stdout)
     assert (here / "out" / "labels.csv").exists()
