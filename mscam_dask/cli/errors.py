@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -51,20 +52,18 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
     def with_messages(*, debug: bool, **options: Any) -> None:
         sys.excepthook = lambda *defect: click.echo(_traceback(*defect), err=True)
         with tolerant_streams():
-            previous = signal.signal(signal.SIGTERM, _terminate)
             try:
-                _check_address_space()
-                module, _, name = calls.partition(":")
-                function = getattr(import_module(module), name) if calls else command
-                code = function(**options)
-                sys.stdout.flush()
+                with _raise_on_sigterm():
+                    _check_address_space()
+                    module, _, name = calls.partition(":")
+                    function = getattr(import_module(module), name) if calls else command
+                    code = function(**options)
+                    sys.stdout.flush()
             except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
                 message, code = _message_of(error)
                 if debug:
                     click.echo(_traceback(type(error), error, error.__traceback__), err=True)
                 click.echo(without_credentials(message, os.environ), err=True)
-            finally:
-                signal.signal(signal.SIGTERM, previous)
         sys.exit(code)
 
     return with_messages
@@ -107,6 +106,19 @@ def _message_of(error: BaseException) -> tuple[str, int]:
 
 class _Terminated(KeyboardInterrupt):
     """SIGTERM outside of a run, which handles the signal itself: exit code 75."""
+
+
+@contextlib.contextmanager
+def _raise_on_sigterm() -> Iterator[None]:
+    """Raise an exception on SIGTERM, so that the command ends with exit code 75."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _terminate(*_: object) -> None:

@@ -174,6 +174,8 @@ def _parse(text: str, where: str) -> dict[str, Any]:
 
 def _key_of(text: str) -> Key:
     """Parts of a key in TOML; empty for another text."""
+    if len(text) > _MAX_LINE or text.count(".") > _MAX_DOTS:
+        return ()
     value: Any = {}
     with contextlib.suppress(tomllib.TOMLDecodeError):
         value = tomllib.loads(f"{text} = 0")
@@ -206,7 +208,7 @@ def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
         if not name.startswith("MSCAM_") or "__" not in name:
             continue
         key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
-        if not all(key):
+        if len(key) < 2 or not all(key):
             raise ConfigurationError(
                 f"the environment variable {name} does not name a table and a key. Use "
                 "MSCAM_TABLE__KEY=value, for example MSCAM_CLUSTER__N_CLUSTERS=10."

@@ -17,6 +17,7 @@ from mscam_dask.errors import ConfigurationError
 FORMATS = (".csv", ".parquet")
 
 _NONE = -1  # no cluster
+_MAX_ENTRIES = 2**20  # of a block of memberships
 
 
 def has_parquet() -> bool:
@@ -52,9 +53,7 @@ def sample_table(
     rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
     following = np.full(len(labels), _NONE)
     if len(cluster_names) > 1:
-        others = membership.copy()
-        others[rows, own] = -np.inf
-        following = cluster_names[others.argmax(axis=1)]
+        following = cluster_names[_next_clusters(membership, own)]
     optional = {"next_cluster": following}
     optional |= {f"vote_{view}": votes for view, votes in (view_votes or {}).items()}
     return pd.DataFrame(
@@ -68,6 +67,17 @@ def sample_table(
             },
         }
     )
+
+
+def _next_clusters(membership: NDArray[np.float64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Column (n,) of the largest of at least two memberships (n, c) outside the own column (n,)."""
+    found = np.empty(len(own), dtype=np.int64)
+    step = max(1, _MAX_ENTRIES // membership.shape[1])
+    for start in range(0, len(own), step):
+        others = membership[start : start + step].copy()
+        np.put_along_axis(others, own[start : start + step, None], -np.inf, axis=1)
+        found[start : start + step] = others.argmax(axis=1)
+    return found
 
 
 def table_bytes(table: pd.DataFrame, suffix: str = ".csv") -> bytes:

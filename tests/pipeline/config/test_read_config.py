@@ -83,6 +83,7 @@ def test_the_command_line_and_the_environment_win_over_the_file(tmp_path: Path) 
     ("name", "value"),
     [
         ("MSCAM_CLUSTER__", "MSCAM_TABLE__KEY=value"),
+        ("MSCAM__N_CLUSTERS", "MSCAM_TABLE__KEY=value"),
         ("MSCAM_CLUSTER__N_CLUTSERS", "'n_clusters'"),
         ("MSCAM_CLUSTR__N_CLUSTERS", "'cluster'"),
     ],
@@ -119,3 +120,8 @@ def test_the_pipelines_that_come_with_the_package_are_valid_and_short(name: str)
     settings = read_config(file)
     assert (settings.name, settings.cluster.n_clusters) == (name, 10)
     assert len(file.read_text().splitlines()) < 40
+
+
+def test_a_key_of_thousands_of_parts_is_refused() -> None:
+    with raises(ConfigurationError, "TABLE.KEY=VALUE"):
+        parse_override("a." * 5000 + "b=1")
