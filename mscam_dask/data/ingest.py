@@ -35,7 +35,6 @@ from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "Source", "append", "ingest"]
 
-
 _CORNER = 64  # rows and columns that show whether a view is symmetric
 
 
@@ -232,8 +231,8 @@ def _prepared(
         if (share := imputed.shares.get(view.name)) is not None
     ]
     notes += [
-        f"View {view.name!r} is square and symmetric; view_type='distance' or 'kernel' (--view-type) if these are no "
-        "features."
+        f"View {view.name!r} is square and symmetric, and is read as features. If it holds distances or similarities, set "
+        "view_type to 'distance' or 'kernel' (--view-type)."
         for view in imputed.data.views
         if view_type is None or (isinstance(view_type, Mapping) and view.name not in view_type)
         if view.view_type == "features" and _is_symmetric(view)

@@ -81,9 +81,8 @@ def finalize(
         labels = stage.submit(canonical_labels, labels)
     borders = borders or submit_borders(stage, labels, context)
     other, score = None, state.best.partition_score if final is None else final.partition_score
-    is_sure = is_nearly_perfect(score, context.parameters) and stage.value(borders).support
-    if known is None and not is_sure:
-        other = choose_partition(stage, state.graph, labels, borders, context)
+    if known is None:
+        other = choose_partition(stage, state.graph, labels, score, borders, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     else:
@@ -212,19 +211,27 @@ def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
 
 
 def choose_partition(
-    stage: Stage, graph: Graph, labels: Handle, own: Handle, context: FitContext
+    stage: Stage,
+    graph: Graph,
+    labels: Handle,
+    score: PartitionScore,
+    own: Handle,
+    context: FitContext,
 ) -> Handle | None:
     """Return another partition than that of the fit, if its borders support it better than the `own` ones of the fit.
 
-    If these support it too, one candidate is compared.
+    If these support the fit, one candidate is compared, and none if the fit is nearly perfect.
     """
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    is_supported = stage.value(own).support
+    if is_supported and is_nearly_perfect(score, context.parameters):
+        return None
     n_compared = prepared.scorer.n_samples
     points = prepared.scorer.points(prepared.bordered)
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
     partitions = [stage.submit(compared, labels, n_compared)]
     candidates = [stage.submit(ward_partition, points, graphs, n_clusters)]
-    if not stage.value(own).support:
+    if not is_supported:
         linked = stage.submit(linked_points, points)
         candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
     for some in candidates:

@@ -1,7 +1,8 @@
-"""Smallest eigenpairs of a graph Laplacian, by ARPACK outside of the null space."""
+"""Smallest eigenpairs of a graph Laplacian, by ARPACK outside of the null space, and largest ones of a symmetric matrix."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,22 @@ def bottom_eigenpairs(
         vectors=orient_columns(np.hstack((null[:, :n_null].toarray(), vectors))),
         converged=converged,
     )
+
+
+def top_eigenpairs(
+    matrix: csr_array[Any], n_pairs: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Largest eigenvalues (m,), ascending, and eigenvectors (n, m) of a symmetric matrix (n, n)."""
+    n = matrix.shape[0]
+    if n > max(_DENSE_ROWS, 3 * n_pairs) and matrix.nnz:
+        start = np.random.default_rng(0).standard_normal(n)
+        with suppress(ArpackNoConvergence):
+            found: tuple[NDArray[np.float64], NDArray[np.float64]] = eigsh(
+                matrix, n_pairs, which="LA", v0=start
+            )
+            return found
+    values, vectors = np.linalg.eigh(matrix.toarray())
+    return values[-n_pairs:], vectors[:, -n_pairs:]
 
 
 def _null_basis(laplacian: csr_array[Any], count: int, labels: NDArray[np.int64]) -> csr_array[Any]:

@@ -79,6 +79,13 @@ class Points:
         """Points (n, p_v) of each view."""
         return np.split(self.rows, np.cumsum(self.widths)[:-1], axis=1)
 
+    @property
+    def step_covariance(self) -> NDArray[np.float64] | None:
+        """Covariance (p, p) of values that are spread evenly over their steps; None without steps."""
+        if not any(map(len, self.steps)):
+            return None
+        return np.asarray(scipy.linalg.block_diag(*(of.T @ of / 12.0 for of in self.steps)))
+
 
 @np.errstate(under="ignore")
 def column_steps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,8 +140,7 @@ class _Tested:
     def __init__(self, points: Points, labels: NDArray[np.int64]) -> None:
         self.sizes = np.bincount(labels)
         cells, self._parts = nested_cells(points.rows, labels)
-        of_steps = scipy.linalg.block_diag(*(of.T @ of / 12.0 for of in points.steps))
-        self._of = cell_functions(points.rows, cells, of_steps if of_steps.any() else None)
+        self._of = cell_functions(points.rows, cells, points.step_covariance)
         self._rounding = _ROUNDING * np.abs(self._of.values).max()
         loadings = np.split(self._of.loadings, np.cumsum(points.widths)[:-1])
         self._steps = [of @ own for of, own in zip(points.steps, loadings, strict=False) if len(of)]
@@ -257,11 +263,11 @@ class CellFunctions:
 def cell_functions(
     points: NDArray[np.float64],
     cells: NDArray[np.int64],
-    of_steps: NDArray[np.float64] | None = None,
+    step_covariance: NDArray[np.float64] | None = None,
 ) -> CellFunctions:
     """Discriminant functions of cells (n,), none empty, of points (n, p), spread over folds by their lengths, not their order.
 
-    The covariance `of_steps` (p, p), of values spread evenly over the steps of a lattice, is added to that within cells.
+    The `step_covariance` of the points is added to the covariance within cells.
     """
     n, k = len(points), int(cells.max()) + 1
     squares = np.einsum("ij,ij->i", points, points)
@@ -275,9 +281,9 @@ def cell_functions(
         rest = total.merge(left_out, -1)
         others = np.flatnonzero(fold != fold[rows[0]]) if len(rows) else rows
         if len(rows):
-            means, loadings = _discriminants(points, cells, squares, others, rest, of_steps)
+            means, loadings = _discriminants(points, cells, squares, others, rest, step_covariance)
             values[rows] = points[rows] @ loadings - 0.5 * np.einsum("kp,pk->k", means, loadings)
-    means, loadings = _discriminants(points, cells, squares, np.arange(n), total, of_steps)
+    means, loadings = _discriminants(points, cells, squares, np.arange(n), total, step_covariance)
     return CellFunctions(values, cells, total.sizes, loadings, means @ loadings)
 
 
@@ -287,7 +293,7 @@ def _discriminants(
     squares: NDArray[np.float64],
     rows: NDArray[np.int64],
     of: ClassSums,
-    of_steps: NDArray[np.float64] | None,
+    step_covariance: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means m (K, p) and S⁻¹ mᵀ (p, K), with S the covariance within cells, shrunk.
 
@@ -311,8 +317,8 @@ def _discriminants(
     rounding, tiny = np.finfo(np.float64).eps * np.sqrt(p), np.finfo(np.float64).tiny
     least = 4.0 * rounding * np.trace(of.squares) / free + tiny
     covariance[np.diag_indices(p)] += max((share + 1e-9) * mean_variance, least)
-    if of_steps is not None:
-        covariance += of_steps
+    if step_covariance is not None:
+        covariance += step_covariance
     factor = scipy.linalg.cho_factor(covariance, check_finite=False)
     return means, scipy.linalg.cho_solve(factor, means.T, check_finite=False)
 

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import csr_array, diags_array
-from scipy.sparse.linalg import eigsh
 from scipy.spatial.distance import pdist
 
+from mscam_dask.linalg.eigensolver import top_eigenpairs
 from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import (
     Points,
@@ -35,9 +35,6 @@ from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 # Starts of k-means on the principal scores.
 _N_STARTS = 4
-
-# Up to this many rows, or three for each pair, a dense eigensolver is faster.
-_DENSE_ROWS = 250
 
 # Cuts of a linkage tree that are searched for c clusters of enough samples.
 _N_CUTS = 200
@@ -86,7 +83,7 @@ class LinkedPoints:
 
     points: Points
     scores: NDArray[np.float64]  # (n, q) principal scores
-    linked: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
+    in_trees: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
     trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
 
 
@@ -120,35 +117,29 @@ def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDA
     degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
     roots = 1.0 / np.sqrt(np.where(degrees > 0.0, degrees, np.inf))
     matrix = csr_array(diags_array(roots) @ graph.astype(np.float64) @ diags_array(roots))
-    n = len(degrees)
-    if n <= max(_DENSE_ROWS, 3 * n_pairs) or not matrix.nnz:
-        values, vectors = np.linalg.eigh(matrix.toarray())
-        values, vectors = values[-n_pairs:], vectors[:, -n_pairs:]
-    else:
-        start = np.random.default_rng(0).standard_normal(n)
-        values, vectors = eigsh(matrix, n_pairs, which="LA", v0=start)
+    values, vectors = top_eigenpairs(matrix, n_pairs)
     return np.asarray(roots[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def candidate_partitions(points: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
+def candidate_partitions(linked: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
     """Candidates with c clusters: reassigned in three rounds, and average linkage with clusters too small for that."""
     small = [
         labels
-        for tree, rows in zip(points.trees, (points.scores, points.points.rows), strict=True)
-        for labels in linkage_partition(tree, points.linked, rows, n_clusters, 2)
+        for tree, rows in zip(linked.trees, (linked.scores, linked.points.rows), strict=True)
+        for labels in linkage_partition(tree, linked.in_trees, rows, n_clusters, 2)
         if np.bincount(labels).min() < SMALLEST
     ]
-    return reassigned_partitions(points, n_clusters, 3) + small
+    return reassigned_partitions(linked, n_clusters, 3) + small
 
 
 def reassigned_partitions(
-    points: LinkedPoints, n_clusters: int, n_rounds: int
+    linked: LinkedPoints, n_clusters: int, n_rounds: int
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
-    found = [k_means(points.scores, n_clusters, _N_STARTS)]
-    for tree, rows in zip(points.trees, (points.scores, points.points.rows), strict=True):
-        found += linkage_partition(tree, points.linked, rows, n_clusters, SMALLEST)
-    return _all_reassigned(points.points, found, n_clusters, n_rounds)
+    found = [k_means(linked.scores, n_clusters, _N_STARTS)]
+    for tree, rows in zip(linked.trees, (linked.scores, linked.points.rows), strict=True):
+        found += linkage_partition(tree, linked.in_trees, rows, n_clusters, SMALLEST)
+    return _all_reassigned(linked.points, found, n_clusters, n_rounds)
 
 
 def _all_reassigned(
@@ -247,13 +238,13 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
 
 
 def best_by_p_value(
-    points: LinkedPoints, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+    linked: LinkedPoints, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
     """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included."""
-    found = [reassigned(points.points.rows, labels, 1) for labels in cuts]
-    found += reassigned_partitions(points, n_clusters, 1)
-    p_values = [largest_p_value(points.points, labels) for labels in found]
+    found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
+    found += reassigned_partitions(linked, n_clusters, 1)
+    p_values = [largest_p_value(linked.points, labels) for labels in found]
     if not found:
-        return 1.0, np.zeros(len(points.scores), dtype=np.int64)
+        return 1.0, np.zeros(len(linked.scores), dtype=np.int64)
     best = int(np.argmin(p_values))
     return p_values[best], found[best]

@@ -47,8 +47,8 @@ def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, 
 
 def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
     points = linked_points(Points(np.arange(16.0)[:, None] ** 3, (1,)))
-    assert linkage_partition(points.trees[0], points.linked, points.scores, 4, 5) == []
-    (labels,) = linkage_partition(points.trees[0], points.linked, points.scores, 1, 5)
+    assert linkage_partition(points.trees[0], points.in_trees, points.scores, 4, 5) == []
+    (labels,) = linkage_partition(points.trees[0], points.in_trees, points.scores, 1, 5)
     assert not labels.any()
 
 

@@ -200,7 +200,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
     if own is None:
-        note = f"{item.where}: no sample ids; its rows are taken in the order of {first}."
+        note = f"{item.where} has no sample ids; its rows are taken in the order of {first}."
         return replace(item, notes=(*item.notes, note))
     counts = {f"view {view.name!r}": view.n_samples for view in item.views}
     if item.labels is not None:

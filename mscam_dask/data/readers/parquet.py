@@ -63,8 +63,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         # a dictionary of Arrow, a factor of R
         if isinstance(frame[place].dtype, pd.CategoricalDtype):
             kinds = frame[place].cat.categories.dtype
-            is_number = kinds.kind in "iuf"
-            frame[place] = frame[place].astype("float64" if is_number else kinds)
+            frame[place] = frame[place].astype("float64" if kinds.kind in "iuf" else kinds)
         if frame[place].dtype.kind == "O":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):

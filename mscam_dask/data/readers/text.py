@@ -444,7 +444,7 @@ def _blocks(
                 if len(row) != n_columns:
                     remedy = "Put quotes around fields that have the delimiter in them, or"
                     if len(row) < n_columns:
-                        remedy = "Write its empty cells too, remove it if it is no sample, or"
+                        remedy = "Write the empty cells of the row too, remove the row if it is no sample, or"
                         if delimiter is None:
                             remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else"
                     raise DataError(
