@@ -21,8 +21,8 @@ from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import with_view_types
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import cache_chunks, sample_per_class, sampled_view
+from mscam_dask.data.views.multi_view import MultiViewData, sample_per_class
+from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.pipeline.run.open_data import (

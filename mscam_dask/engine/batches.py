@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import cache_chunks, sampled_view
+from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Executor
@@ -117,7 +116,7 @@ def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int
 def scores_of_view(view: RowSource, batches: NDArray[np.int64], n_batches: int) -> _Scored:
     """Scores of the samples that a view has."""
     view = cache_chunks(view)
-    present, shape = present_samples(view), view_shape(view)
+    present, shape = view.present, view_shape(view)
     samples = np.arange(len(batches)) if present is None else present.samples
     means = batch_means(view.read, shape, batches[samples], n_batches)
     encoder = score_encoder(view.read, shape, batches[samples], means, view.name)
@@ -170,7 +169,7 @@ def corrections_of_new_batch(
         if name not in views:
             continue
         view = cache_chunks(sampled_view(views[name], samples))
-        present = present_samples(view)
+        present = view.present
         here = np.arange(len(samples)) if present is None else present.samples
         rows = view.read(0, view.shape[0])
         part[here], rows_of[name] = encoder(rows), (here, rows)

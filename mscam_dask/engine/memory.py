@@ -10,7 +10,6 @@ import dataclasses
 import warnings
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.blocks import FAN_IN, block_ranges
 from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes
@@ -110,8 +109,7 @@ def plan_memory(
     n_axes = min(n_axes, SIZES.max_joint_rank)
     spread = n * results + (320 * n_views + 24 * n_axes) * n_scored + encoders
     if views_in_tasks:  # for two scalings and the reference graphs; large data are read whole once
-        arrays = (view.source if isinstance(view, PresentRows) else view for view in views)
-        in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
+        in_memory = sum(n_bytes(view.whole) for view in views if isinstance(view.whole, ArrayRows))
         spread += (1 if large else 3) * in_memory
 
     # products of a block of rows with the samples; those of incomplete data are in groups

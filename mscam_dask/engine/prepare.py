@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.engine import views as of_views
 from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, block_ranges
 from mscam_dask.engine.executors.base import Handle

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
@@ -108,7 +107,7 @@ def _neighbors_of_view(
 
     Settings that make all rows equal are skipped, and unit length for rows of few columns.
     """
-    shape, present = view_shape(source), present_samples(source)
+    shape, present = view_shape(source), source.present
     default = default_settings(shape, options)
     if present is not None:
         few = int(np.count_nonzero(present.positions[some] >= 0))

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import cache_chunks, sampled_view
+from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
@@ -166,7 +165,7 @@ def reference_graphs_of_view(
     """Read one view and build its reference graphs; `weight` is that of the view in mean scores."""
     source = cache_chunks(source)
     graphs = reference_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
-    present = present_samples(source)
+    present = source.present
     if present is None and weight == 1.0:
         return graphs
     return dataclasses.replace(graphs, present=present, weight=weight)
@@ -197,10 +196,10 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
         )
     except DataError:  # all rows of a sample are equal
         rows = np.zeros((shape.n_samples, 1))
-        return ViewPoints(rows, present_samples(source), np.zeros((0, 1)))
+        return ViewPoints(rows, source.present, np.zeros((0, 1)))
     lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared)
     steps = _lattice_steps(source, shape, found.encoder) * lengths
-    return ViewPoints(found.basis.vectors * lengths, present_samples(source), steps)
+    return ViewPoints(found.basis.vectors * lengths, source.present, steps)
 
 
 def _lattice_steps(source: RowSource, shape: ViewShape, encoder: Encoder) -> NDArray[np.float64]:

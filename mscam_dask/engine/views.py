@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import cache_chunks, rows_in_memory
+from mscam_dask.data.views.rows import cache_chunks, rows_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import FAN_IN, RowOrder, Stage, View
 from mscam_dask.engine.executors.base import Handle
@@ -68,7 +67,7 @@ def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> Ti
         dtype=np.float32,
         max_rank=max_rank,
     )
-    return TimedView(view, time.perf_counter() - started, present_samples(source))
+    return TimedView(view, time.perf_counter() - started, source.present)
 
 
 def svd_or_error(

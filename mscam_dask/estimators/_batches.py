@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import corrected_view
+from mscam_dask.data.views.rows import corrected_view
 from mscam_dask.engine.batches import (
     SMALLEST_NEW_BATCH,
     BatchEffects,

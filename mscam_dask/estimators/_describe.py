@@ -13,8 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError, DataError
@@ -200,7 +199,7 @@ class ClusterSpaceMixin(
 
 def _effects_of(view: RowSource, *, labels: NDArray[np.int64], n_clusters: int) -> FeatureEffects:
     """Effects of one view, by blocks of rows."""
-    present = present_samples(view)
+    present = view.present
     own = labels if present is None else labels[present.samples]
     blocks = ((start, view.read(start, stop)) for start, stop in row_blocks(*view.shape))
     return feature_effects(blocks, own, n_clusters)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import blocks_of_rows
+from mscam_dask.data.views.rows import blocks_of_rows
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.estimators._resources import map_views
@@ -24,7 +23,7 @@ def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.
     rows, groups = np.arange(n_samples), np.zeros(n_samples, dtype=np.int64)
     for view in sorted(views, key=lambda one: one.shape[1]):
         blocks = map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
-        keys, present = np.concatenate(blocks), present_samples(view)
+        keys, present = np.concatenate(blocks), view.present
         if present is not None:  # absent samples are alike in the view
             keys = present.spread(keys, 0)
         keys = groups.astype(np.uint64) * _ODD + keys[rows]

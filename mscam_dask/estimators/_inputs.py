@@ -17,11 +17,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
 from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import (
-    PresentRows,
-    present_samples,
-    restrict_to_present,
-)
+from mscam_dask.data.views.rows import PresentRows, restrict_to_present
 from mscam_dask.data.views.sources import (
     RowSource,
     first_difference,
@@ -172,11 +168,10 @@ def _all_columns(view: RowSource) -> RowSource:
 
 def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
     """Return a pairwise view of new samples with the columns of the samples that the fit had of it."""
-    present = present_samples(fitted)
+    present = fitted.present
     if present is None or fitted.view_type == "features":
         return new
-    whole = new.source if isinstance(new, PresentRows) else new
-    return restrict_to_present(whole, columns=present.samples)
+    return restrict_to_present(new.whole, columns=present.samples)
 
 
 def _is_plain_table(X: Any) -> bool:

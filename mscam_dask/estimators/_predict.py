@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
@@ -254,7 +253,7 @@ class EncodedRows:
             source = sources.get(name)
             if source is None:
                 continue
-            present = present_samples(source)
+            present = source.present
             samples = np.arange(self.data.n_samples) if present is None else present.samples
             first, last = np.searchsorted(samples, (start, stop))
             with np.errstate(over="ignore", invalid="ignore"):

@@ -9,7 +9,6 @@ from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import is_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
@@ -235,7 +234,7 @@ def map_views(
     Stored views are read by one task each, so that a large store does not pass through the driver; arrays in its
     memory are processed there, unless tasks share this memory. DataError: that of the first view that has one.
     """
-    in_driver = [is_in_memory(view) and not executor.shares_memory for view in views]
+    in_driver = [view.is_in_memory and not executor.shares_memory for view in views]
     outcomes: dict[int, _Result | DataError] = {
         index: _outcome(function, view)
         for index, (view, here) in enumerate(zip(views, in_driver, strict=True))

@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.sampling import SampledRows
+from mscam_dask.data.views.rows import SampledRows
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit

@@ -268,7 +268,7 @@ def load_nus_wide(directory: str | Path) -> MultiViewData:
         Views in the order of `NUS_WIDE_FEATURES`, the images of Train before those of Test,
         and for labels the concept. Only images of exactly one concept are kept, those of none
         or of several left out. To draw 100 images of each, see
-        `mscam_dask.data.views.sampling.sample_per_class`.
+        `mscam_dask.data.views.multi_view.sample_per_class`.
 
     Raises
     ------

@@ -18,7 +18,7 @@ from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import lifted, replaced_view
+from mscam_dask.data.views.rows import lifted, replaced_view
 from mscam_dask.data.views.sample_ids import (
     Join,
     JoinedSamples,

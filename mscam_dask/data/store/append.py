@@ -9,13 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import UNLABELED
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import (
-    LiftedRows,
-    PresentRows,
-    presence_table,
-    restrict_to_present,
-)
+from mscam_dask.data.views.multi_view import MultiViewData, presence_table
+from mscam_dask.data.views.rows import LiftedRows, restrict_to_present
 from mscam_dask.data.views.sources import (
     RowsOf,
     RowSource,
@@ -75,9 +70,9 @@ def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> Ro
     if new is None:
         new = restrict_to_present(LiftedRows(old, np.full(n_new, -1, dtype=np.int64)))
     # with a row for each sample; those of absent samples have arbitrary values
-    first, second = (one.source if isinstance(one, PresentRows) else one for one in (old, new))
+    rows = _joined_rows(old.whole, new.whole, where)
     has = np.concatenate([presence_table([one])[:, 0] for one in (old, new)])
-    return restrict_to_present(_joined_rows(first, second, where), np.flatnonzero(~has))
+    return restrict_to_present(rows, np.flatnonzero(~has))
 
 
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:

@@ -27,7 +27,7 @@ from mscam_dask.data.store.schema import (
     usable_attributes,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows
+from mscam_dask.data.views.rows import PresentRows
 from mscam_dask.data.views.sources import RowSource, ViewType, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.parameters import ImputeMethod
@@ -172,7 +172,7 @@ def verify_store(path: str | Location) -> MultiViewData:
     """Open a store and compare the digest of every view with the recorded one."""
     data = open_store(path)
     for view in data.views:
-        stored = view.source if isinstance(view, PresentRows) else view
+        stored = view.whole
         assert isinstance(stored, ZarrRows)
         found = view_digest(view)
         if found != stored.recorded_digest:

@@ -35,7 +35,7 @@ from mscam_dask.data.store.object_store import (
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import LiftedRows, present_samples
+from mscam_dask.data.views.rows import LiftedRows
 from mscam_dask.data.views.sources import (
     BLOCK_BYTES,
     RowSource,
@@ -155,7 +155,7 @@ def _write(
         if view.name in impute and view.view_type == "features":
             attributes[schema.IMPUTE] = impute[view.name]
         group[key.rpartition("/")[0]].update_attributes(attributes)
-        present = present_samples(view)
+        present = view.present
         if present is not None:
             put_array(group, schema.presence_key(index), present.positions >= 0, ("sample",))
     if data.labels is not None:
@@ -178,7 +178,7 @@ def write_view(
     block_bytes: int = BLOCK_BYTES,
 ) -> None:
     """Write a view, read once by blocks of about `block_bytes`, and its name, view_type and digest."""
-    present, whole = present_samples(view), view
+    present, whole = view.present, view
     dtype = schema.stored_dtype(view.dtype)
     if present is not None:
         whole = LiftedRows(view, present.positions)  # with rows of NaN

@@ -23,7 +23,7 @@ from mscam_dask.data.views.conversion import (
     sample_ids_of,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import lifted, replaced_view, restrict_to_present
+from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present
 from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows, present_samples
+from mscam_dask.data.views.rows import PresentRows
 from mscam_dask.data.views.sources import ArrayRows, RowSource, row_ranges
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
@@ -48,7 +48,7 @@ def missing_cells(view: RowSource, sample_ids: Sequence[str] | None = None) -> t
             bad_columns |= bad.any(axis=0)
     if not bad_rows:
         return "", 0
-    present, names = present_samples(view), view.feature_names
+    present, names = view.present, view.feature_names
     first, columns = bad_rows[:_SHOWN], np.flatnonzero(bad_columns).tolist()
     rows = first if present is None else present.samples[first].tolist()
     shown = [row if sample_ids is None else sample_ids[row] for row in rows]
@@ -181,7 +181,7 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
         if not missing.any():
             views.append(view)
             continue
-        present, share = present_samples(view), missing.mean(axis=1)
+        present, share = view.present, missing.mean(axis=1)
         shares[view.name] = share if present is None else present.spread(share, 0.0)
         views.append(_with_rows(view, imputers[view.name](rows)))
     return ImputedData(replace(data, views=tuple(views)), imputers, shares)
@@ -195,7 +195,7 @@ def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
 
 def _with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
     """Return a feature view with other values, in memory."""
-    present, names = present_samples(view), view.feature_names
+    present, names = view.present, view.feature_names
     if present is None:
         return ArrayRows(rows, view.name, view.view_type, names)
     whole = ArrayRows(present.spread(rows), view.name, view.view_type, names)

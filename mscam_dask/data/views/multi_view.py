@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.presence import PresentRows, presence_table, recorded_presence
+from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.errors import DataError
+from mscam_dask.linalg.incomplete import PresentSamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ class MultiViewData:
     @property
     def is_incomplete(self) -> bool:
         """Whether a view does not have all samples."""
-        return any(isinstance(view, PresentRows) for view in self.views)
+        return any(view.present is not None for view in self.views)
 
     @property
     def presence(self) -> NDArray[np.bool_]:
@@ -133,6 +134,47 @@ class MultiViewData:
         total = hashlib.sha256()
         for view in self.views:
             values = view.recorded_digest or view_digest(view)
-            values += recorded_presence(view)
+            if view.present is not None:
+                values += _ranges_of(view.present)
             total.update(f"{len(view.name)}:{view.name};{view.view_type};{values};".encode())
         return total.hexdigest()
+
+
+def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
+    """Return whether each view (columns) has each sample (rows)."""
+    table = np.ones((views[0].n_samples, len(views)), dtype=np.bool_)
+    for column, view in enumerate(views):
+        if view.present is not None:
+            table[:, column] = view.present.positions >= 0
+    return table
+
+
+def _ranges_of(present: PresentSamples) -> str:
+    """Text that identifies the samples of an incomplete view: their number, and ranges "first-last"."""
+    breaks = np.flatnonzero(np.diff(present.samples) != 1) + 1
+    ranges = [(run[0], run[-1]) for run in np.split(present.samples, breaks)]
+    return f"{present.n_samples}:" + ",".join(f"{first}-{last}" for first, last in ranges)
+
+
+def sample_per_class(
+    data: MultiViewData, per_class: int, *, rng: np.random.Generator
+) -> MultiViewData:
+    """Draw the same number of samples of every class, without replacement, in the given order."""
+    if data.labels is None:
+        raise DataError("There are no labels, so no samples can be drawn by class.")
+    classes, sizes = np.unique(data.labels, return_counts=True)
+    if not 1 <= per_class <= sizes.min():
+        raise DataError(
+            f"per_class={per_class}; allowed are 1 to {sizes.min()}, the samples of the smallest of {len(classes)} "
+            "classes."
+        )
+    of_class = [np.flatnonzero(data.labels == label) for label in classes]
+    drawn = [rng.choice(rows, size=per_class, replace=False) for rows in of_class]
+    chosen = np.sort(np.concatenate(drawn))
+    ids = data.sample_ids
+    return replace(
+        data,
+        views=tuple(cache_chunks(sampled_view(view, chosen)) for view in data.views),
+        labels=data.labels[chosen],
+        sample_ids=None if ids is None else tuple(ids[index] for index in chosen),
+    )

@@ -23,6 +23,8 @@ from mscam_dask.types.parameters import ImputeMethod
 if TYPE_CHECKING:
     import dask.array as da
 
+    from mscam_dask.linalg.incomplete import PresentSamples
+
 ViewType = Literal["features", "distance", "kernel"]
 """Coordinates of the samples (n, d), pairwise distances (n, n, not squared) or a kernel (n, n)."""
 
@@ -70,6 +72,11 @@ class RowSource:
         return 1
 
     @property
+    def is_in_memory(self) -> bool:
+        """Whether the rows are in the memory of this process."""
+        return False
+
+    @property
     def recorded_digest(self) -> str:
         """`view_digest` that a store has recorded; else an empty text."""
         return ""
@@ -83,6 +90,16 @@ class RowSource:
     def n_samples(self) -> int:
         """Number of samples n of the data that the view is part of."""
         return self.shape[0]
+
+    @property
+    def present(self) -> PresentSamples | None:
+        """Samples that the view has, None for all."""
+        return None
+
+    @property
+    def whole(self) -> RowSource:
+        """The view with a row for each sample; those of absent samples have arbitrary values."""
+        return self
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1, (stop - start, d), C-contiguous, not to be written to."""
@@ -122,6 +139,10 @@ class RowsOf(RowSource):
         return self.source.dtype
 
     @property
+    def is_in_memory(self) -> bool:
+        return self.source.is_in_memory
+
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         return self.source.feature_names
 
@@ -154,6 +175,7 @@ class ArrayRows(_Array):
     """A view held in memory, dense or compressed sparse row."""
 
     array: NDArray[Any] | sparse.csr_array[Any]
+    is_in_memory = True
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
         rows: Any = self.array[start:stop]

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.rows import blocks_of_rows
 from mscam_dask.data.views.sample_ids import linked_groups
-from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
@@ -178,7 +177,7 @@ def validate_view(view: RowSource) -> tuple[DataIssue, ...]:
 def _check_kind(view: RowSource) -> None:
     """Refuse a view of other values than real numbers, of too few samples, or that is not square."""
     check_view(view.name, view.shape, view.dtype)
-    present = present_samples(view)
+    present = view.present
     if present is not None and len(present) < _MIN_PRESENT:
         raise DataError(
             f"View {view.name!r} has {len(present)} of {present.n_samples} samples (rows that are all "
@@ -230,7 +229,7 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
     issues = []
     if scan.zero_rows:
         zeros = np.array(scan.zero_rows[:_SHOWN])
-        present = present_samples(view)
+        present = view.present
         first = tuple((zeros if present is None else present.samples[zeros]).tolist())
         issues.append(DataIssue(view.name, "zero rows", len(scan.zero_rows), first, view.shape[0]))
     if view.view_type == "features" and is_constant.any():

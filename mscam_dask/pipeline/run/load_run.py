@@ -21,7 +21,7 @@ from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows, restrict_to_present
+from mscam_dask.data.views.rows import restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._stored import (
@@ -130,7 +130,7 @@ class _RunView(RowSource):
             ) from error
         for view in data.views:
             if view.name == self.name and view.recorded_digest == self.recorded_digest:
-                return view.source if isinstance(view, PresentRows) else view
+                return view.whole
         raise DataError(
             f"View {self.name!r}: {self.store} has changed since the run, which needs its samples. "
             "Restore the store, or load a later run."

@@ -30,7 +30,6 @@ from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
@@ -71,7 +70,7 @@ class OpenData:
         return False
 
     def _held(self) -> tuple[str, list[str]]:
-        held = [view.source if isinstance(view, PresentRows) else view for view in self.data.views]
+        held = [view.whole for view in self.data.views]
         return self.data.digest(), [view.path for view in held if isinstance(view, ZarrRows)]
 
 

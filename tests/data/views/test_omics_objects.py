@@ -8,7 +8,6 @@ from scipy import sparse
 
 from mscam_dask import views_of
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.errors import DataError, DataTypeError
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of
 from tests.synthetic import values_of
@@ -62,9 +61,9 @@ def test_samples_that_a_modality_lacks_are_rows_of_nan() -> None:
     some = anndata_of(sparse.csr_matrix(PROTEIN[held]), np.array(IDS)[held])
     data = as_multi_view(mudata_of(rna=anndata_of(RNA), protein=some))
     rna, protein = data.views
-    assert isinstance(protein, PresentRows)
+    assert protein.present is not None
     present = np.sort(held)
-    np.testing.assert_array_equal(protein.samples, present)
+    np.testing.assert_array_equal(protein.present.samples, present)
     np.testing.assert_array_equal(protein.read(0, len(held)), PROTEIN[present])
     np.testing.assert_array_equal(rna.read(0, len(RNA)), RNA)
     assert data.views[1].feature_names == tuple(some.var_names)

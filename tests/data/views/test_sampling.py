@@ -15,13 +15,12 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import presence_table, restrict_to_present
-from mscam_dask.data.views.sampling import (
+from mscam_dask.data.views.multi_view import MultiViewData, presence_table, sample_per_class
+from mscam_dask.data.views.rows import (
     CachedChunkRows,
     SampledRows,
     cache_chunks,
-    sample_per_class,
+    restrict_to_present,
     sampled_view,
 )
 from mscam_dask.data.views.sources import ArrayRows, DaskRows

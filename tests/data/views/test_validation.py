@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mscam_dask.data.views import sampling, sources, validation
+from mscam_dask.data.views import rows as row_views
+from mscam_dask.data.views import sources, validation
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, DaskRows
@@ -198,7 +199,7 @@ def test_blocks_of_rows_give_the_report_of_the_whole(monkeypatch: pytest.MonkeyP
     other = np.column_stack((rows + 1.0, np.ones(len(rows))))
     data = MultiViewData((ArrayRows(rows, "a"), DaskRows(da.from_array(other), "b")))
     expected = validate(data, n_clusters=5, n_neighbors=2, digest=True)
-    monkeypatch.setattr(sampling, "DIGEST_ROWS", 3)
+    monkeypatch.setattr(row_views, "DIGEST_ROWS", 3)
     monkeypatch.setattr(sources, "DIGEST_ROWS", 3)
     digests = {view.name: sources.view_digest(view) for view in data.views}
     found = validate(data, n_clusters=5, n_neighbors=2, digest=True)

@@ -1,4 +1,4 @@
-"""Some rows of views: samples in another order, and views without the samples whose rows are all NaN."""
+"""Some rows of views, read when they are needed: of samples in another order, of those that a view has, corrected, kept."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scipy import sparse
 
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.data.views.sources import (
+    DIGEST_ROWS,
     ArrayRows,
     DaskRows,
     RowsOf,
@@ -20,7 +21,14 @@ from mscam_dask.data.views.sources import (
     rows_at,
 )
 from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.types.parameters import ImputeMethod
+
+# Most blocks of rows of a view.
+_MAX_BLOCKS = 64
+
+# Largest decoded chunk that is kept: a default chunk of a store, from single to double precision.
+_KEPT_CHUNK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,25 +83,27 @@ def lifted(
         columns = places_of(names, wanted)
     if columns is None and np.array_equal(places, np.arange(view.n_samples)):
         return view
-    if isinstance(view, PresentRows):
-        has = presence_table([view])[places, 0] & (places >= 0)
+    if view.present is not None:
+        has = (places >= 0) & (view.present.positions[places] >= 0)
         places = np.where(has, places, -1)
         columns = None if columns is None else np.where(has, columns, -1)
-        view = view.source
-    return LiftedRows(view, places, columns)
+    return LiftedRows(view.whole, places, columns)
 
 
 class PresentRows(LiftedRows):
     """Rows of the samples that an incomplete view has, and the same columns of a pairwise view."""
 
     @property
-    def samples(self) -> NDArray[np.int64]:
-        """Positions of the samples among all, (m,), ascending."""
-        return self.places
+    def present(self) -> PresentSamples:
+        return PresentSamples(self.places, self.n_samples)
 
     @property
     def n_samples(self) -> int:
         return self.source.shape[0]
+
+    @property
+    def whole(self) -> RowSource:
+        return self.source
 
     @property
     def impute(self) -> ImputeMethod | None:
@@ -104,13 +114,6 @@ class PresentRows(LiftedRows):
         return self.source.recorded_digest if self.columns is None else ""
 
 
-def present_samples(source: RowSource) -> PresentSamples | None:
-    """Return the samples that a view has, None for all."""
-    if isinstance(source, PresentRows):
-        return PresentSamples(source.samples, source.n_samples)
-    return None
-
-
 def replaced_view(view: RowSource, **changes: Any) -> RowSource:
     """Return a view with another name or view type; the view itself where they are the same."""
     if all(getattr(view, what) == new for what, new in changes.items()):
@@ -118,23 +121,6 @@ def replaced_view(view: RowSource, **changes: Any) -> RowSource:
     if isinstance(view, RowsOf):
         changes = {"source": replaced_view(view.source, **changes)}
     return cast("RowSource", replace(cast("Any", view), **changes))
-
-
-def is_in_memory(source: RowSource) -> bool:
-    """Return whether the rows of a view are in the memory of this process."""
-    while isinstance(source, RowsOf):
-        source = source.source
-    return isinstance(source, ArrayRows)
-
-
-def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
-    """Return whether each view (columns) has each sample (rows)."""
-    table = np.ones((views[0].n_samples, len(views)), dtype=np.bool_)
-    for column, view in enumerate(views):
-        if isinstance(view, PresentRows):
-            table[:, column] = False
-            table[view.samples, column] = True
-    return table
 
 
 def restrict_to_present(
@@ -191,12 +177,109 @@ def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[
     return np.concatenate([nowhere, *absent])
 
 
-def recorded_presence(view: RowSource) -> str:
-    """Return text that identifies the samples of an incomplete view, for digests; else ""."""
-    if not isinstance(view, PresentRows):
-        return ""
-    runs = np.flatnonzero(np.diff(view.samples, prepend=-2) != 1)
-    starts, stops = view.samples[runs], view.samples[np.append(runs[1:] - 1, len(view.samples) - 1)]
-    return f"{view.n_samples}:" + ",".join(
-        f"{a}-{b}" for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
-    )
+class SampledRows(LiftedRows):
+    """Sample of the rows of a view, which each task reads itself and keeps nothing of: see `cache_chunks`."""
+
+
+def blocks_of_rows(view: RowSource) -> list[RowSource]:
+    """Return the rows of a complete feature view by blocks of whole blocks of a `ViewDigest`; other views whole."""
+    n = view.shape[0]
+    step = DIGEST_ROWS * -(-n // (_MAX_BLOCKS * DIGEST_ROWS))
+    if view.view_type != "features" or isinstance(view, PresentRows) or n <= step:
+        return [view]
+    edges = [(start, min(start + step, n)) for start in range(0, n, step)]
+    return [
+        rows_in_memory(view, start, stop) or SampledRows(view, np.arange(start, stop))
+        for start, stop in edges
+    ]
+
+
+def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows | PresentRows:
+    """Return some rows of a view: now if it is in memory, else lazily."""
+    if isinstance(view, PresentRows):
+        has = view.present.positions[rows] >= 0
+        return PresentRows(sampled_view(view.source, rows), np.flatnonzero(has))
+    sampled = SampledRows(view, rows)
+    return sampled.in_memory() if isinstance(view, ArrayRows) else sampled
+
+
+class CachedChunkRows(RowsOf):
+    """View that keeps the chunk read last, so that blocks smaller than it decode it once; for one task and thread."""
+
+    def __init__(self, source: RowSource) -> None:
+        self.source = source
+        self._chunk_rows = source.chunk_size
+        self._start = -1
+        self._chunk: NDArray[np.float64] | None = None
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        # the chunk begun before, whole chunks, and the one that the next block goes on with
+        begun = min(stop, start - start % self._chunk_rows + self._chunk_rows)
+        whole = max(begun, stop - stop % self._chunk_rows)
+        parts = [self._from_chunk(start, begun)]
+        if begun < whole:
+            parts.append(self.source.read(begun, whole))
+        if whole < stop:
+            parts.append(self._from_chunk(whole, stop))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _from_chunk(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Rows of one chunk, which is kept."""
+        first = start - start % self._chunk_rows
+        if self._chunk is None or first != self._start:
+            self._chunk = None  # two are never held
+            last = min(first + self._chunk_rows, self.shape[0])
+            self._start, self._chunk = first, self.source.read(first, last)
+        return self._chunk[start - first : stop - first]
+
+
+def cache_chunks(view: RowSource) -> RowSource:
+    """Return a view for several passes: a sample in memory, or a view that keeps its last chunk of up to 16 MiB."""
+    if isinstance(view, SampledRows):
+        return view.in_memory()
+    if isinstance(view, PresentRows):
+        return PresentRows(cache_chunks(view.source), view.places)
+    if view.chunk_size > 1 and 8 * view.chunk_size * view.shape[1] <= _KEPT_CHUNK_BYTES:
+        return CachedChunkRows(view)
+    return view
+
+
+@dataclass(frozen=True, eq=False)
+class CorrectedRows(RowsOf):
+    """Rows of a view, corrected for their batches (n,) when they are read; what is sparse stays sparse."""
+
+    source: RowSource
+    batches: NDArray[np.int64]
+    correction: BatchCorrection
+
+    @property
+    def chunk_size(self) -> int:
+        return self.source.chunk_size
+
+    def _rows(self, start: int, stop: int) -> NDArray[Any]:
+        rows = self.source.read(start, stop)
+        return self.correction.of_rows(rows, self.batches[start:stop])
+
+
+def rows_in_memory(view: RowSource, start: int, stop: int) -> RowSource | None:
+    """Return some rows of an array as a view of their own, without the others; None for other views."""
+    if isinstance(view, ArrayRows):
+        return ArrayRows(view.array[start:stop], view.name)
+    if isinstance(view, CorrectedRows):
+        rows = rows_in_memory(view.source, start, stop)
+        return rows and CorrectedRows(rows, view.batches[start:stop], view.correction)
+    return None
+
+
+def corrected_view(
+    view: RowSource, batches: NDArray[np.int64], correction: BatchCorrection
+) -> RowSource:
+    """Return a feature view without batch effects: a copy of a dense array, else rows corrected when they are read."""
+    if isinstance(view, PresentRows):
+        return PresentRows(corrected_view(view.source, batches, correction), view.places)
+    if isinstance(view, ArrayRows) and isinstance(view.array, np.ndarray):
+        rows: NDArray[Any] = correction.of_rows(view.array, batches)
+        if view.dtype == np.float32:
+            rows = rows.astype(np.float32)
+        return ArrayRows(rows, view.name, view.view_type, view.feature_names)
+    return CorrectedRows(view, batches, correction)
