@@ -3,8 +3,7 @@
 Put this file into the folder of DAGs. MSCAM_PIPELINE, an Airflow variable or a variable of the
 environment, names the pipeline file; MSCAM_DASK the command, by default mscam-dask.
 
-The task succeeds after 0, and after 5 (not converged, results are written). After 75, which
-passes by itself, it is tried again six times, ten minutes apart, and resumes; after other codes it
+The task succeeds after 0. After 75, which passes by itself, it is tried again six times, ten minutes apart, and resumes; after other codes it
 fails at once. A task that is stopped tells mscam-dask to stop, which keeps its checkpoints.
 """
 
@@ -18,7 +17,6 @@ import subprocess
 from airflow.sdk import Variable, dag, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-NOT_CONVERGED = 5
 TRY_AGAIN = 75
 _SECONDS_TO_END = 60  # mscam-dask writes a checkpoint when it is stopped
 
@@ -40,7 +38,7 @@ def mscam_dask() -> None:
     @task(
         retries=6, retry_delay=dt.timedelta(seconds=float(_setting("MSCAM_RETRY_SECONDS", "600")))
     )
-    def run() -> int:
+    def run() -> None:
         """Run the pipeline: nothing when it was done, the rest when it was cut off."""
         command = [*shlex.split(_setting("MSCAM_DASK", "mscam-dask")), "run"]
         pipeline = _setting("MSCAM_PIPELINE", "/etc/mscam/nightly.toml")
@@ -51,11 +49,12 @@ def mscam_dask() -> None:
                 process.terminate()
                 process.wait(_SECONDS_TO_END)
                 raise
-        if code in (0, NOT_CONVERGED):
-            return code
         if code == TRY_AGAIN:
             raise AirflowException("mscam-dask ended with 75: it is tried again, and resumes")
-        raise AirflowFailException(f"mscam-dask ended with exit code {code}; see its lines above")
+        if code != 0:
+            raise AirflowFailException(
+                f"mscam-dask ended with exit code {code}; see its lines above"
+            )
 
     run()
 

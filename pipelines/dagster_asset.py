@@ -4,8 +4,7 @@
 
 MSCAM_PIPELINE names the pipeline file, MSCAM_DASK the command, by default mscam-dask.
 
-The asset is materialized after 0, and after 5 (not converged, results are written), with the exit
-code as metadata. After 75, which passes by itself, it is tried again six times, ten minutes apart,
+The asset is materialized after 0. After 75, which passes by itself, it is tried again six times, ten minutes apart,
 and resumes; after other codes the step fails at once.
 """
 
@@ -17,7 +16,6 @@ import subprocess
 
 import dagster as dg
 
-NOT_CONVERGED = 5
 TRY_AGAIN = 75
 RETRIES = 6
 _SECONDS_TO_END = 60  # mscam-dask writes a checkpoint when it is stopped
@@ -36,8 +34,8 @@ def clusters(context):  # type: ignore[no-untyped-def]
             process.terminate()
             process.wait(_SECONDS_TO_END)
             raise
-    if code in (0, NOT_CONVERGED):
-        return dg.MaterializeResult(metadata={"exit_code": code, "pipeline": pipeline})
+    if code == 0:
+        return dg.MaterializeResult(metadata={"pipeline": pipeline})
     if code == TRY_AGAIN:
         seconds = float(os.environ.get("MSCAM_RETRY_SECONDS", "600"))
         raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=seconds)

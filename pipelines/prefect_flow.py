@@ -31,7 +31,6 @@ from mscam_dask.pipeline.config.toml_document import environment_overrides, pars
 from mscam_dask.pipeline.run.resume import resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
-NOT_CONVERGED = 5
 TRY_AGAIN = 75
 
 _SECONDS_TO_END = 60  # mscam-dask writes a checkpoint when it is stopped
@@ -64,9 +63,9 @@ def plan(pipeline: str, assignments: list[str]) -> str:
 
 
 @task(name="run", retry_condition_fn=_passes)
-def run(pipeline: str, assignments: list[str]) -> int:
+def run(pipeline: str, assignments: list[str]) -> None:
     """Run the pipeline: nothing when it was done, the rest when it was cut off."""
-    return _mscam_dask("run", pipeline, *_options(assignments), "--plain")
+    _mscam_dask("run", pipeline, *_options(assignments), "--plain")
 
 
 @task(name="summary")
@@ -118,15 +117,12 @@ def pipeline_flow(
     assignments = _without_secrets(assignments or [])
     planned = plan(pipeline, assignments)
     again = run.with_options(retries=retries, retry_delay_seconds=retry_seconds)
-    if again(pipeline, assignments) == NOT_CONVERGED:
-        get_run_logger().warning(
-            "The graph has not the components asked for (exit code 5); results are written."
-        )
+    again(pipeline, assignments)
     return summary(pipeline, assignments, planned)
 
 
-def _mscam_dask(*arguments: str) -> int:
-    """Run the command, its lines into the log; the exit code, where results were written."""
+def _mscam_dask(*arguments: str) -> None:
+    """Run the command, its lines into the log; raise an error where it fails."""
     logger = get_run_logger()
     named = os.environ.get("MSCAM_DASK")
     command = shlex.split(named) if named else [sys.executable, "-m", "mscam_dask.cli"]
@@ -149,10 +145,9 @@ def _mscam_dask(*arguments: str) -> int:
         except BaseException:  # the flow run was cancelled: mscam-dask keeps what it has
             _stop(process)
             raise
-    if code in (0, NOT_CONVERGED):
-        return code
-    what = f"mscam-dask {arguments[0]} ended with exit code {code}: {last}"
-    raise TryAgain(what) if code == TRY_AGAIN else RunFailed(what)
+    if code != 0:
+        what = f"mscam-dask {arguments[0]} ended with exit code {code}: {last}"
+        raise TryAgain(what) if code == TRY_AGAIN else RunFailed(what)
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -8,8 +8,7 @@ is tried again, six times, ten minutes apart, and resumes. Talks to the API serv
 the pod's service account, which may create, get and delete DaskJobs and get the runner's pod
 (rbac.yaml), and nothing else.
 
-Exit codes: 0 the run succeeded, also with 5 (results written, components not reached: the log says
-so); 1 it failed without an exit code of its own; 2 wrong arguments or file, 4 the API server refused
+Exit codes: 0 the run succeeded; 1 it failed without an exit code of its own; 2 wrong arguments or file, 4 the API server refused
 or does not answer, 75 the last run has not ended; otherwise that of the run.
 """
 
@@ -35,7 +34,7 @@ RETRIES = 6
 PATIENCE = 30
 """Answers in a row that may fail (an API server that is being upgraded) before we give up."""
 
-SUCCEEDED, FAILED, NOT_REACHED, LATER = 0, 1, 5, 75
+SUCCEEDED, FAILED, LATER = 0, 1, 75
 ENDED = ("Successful", "Failed")
 STARTED = ("ClusterCreated", "Running")
 """Words of the operator for a job that has ended, and for one whose pod it has made."""
@@ -210,14 +209,10 @@ def main(arguments: list[str]) -> int:
         return 2
     jobs = f"/apis/kubernetes.dask.org/v1/namespaces/{namespace}/daskjobs"
     try:
-        code = one_night(jobs, name, job)
+        return one_night(jobs, name, job)
     except Refused as error:
         say(f"The API server: {error}")
         return 4
-    if code == NOT_REACHED:
-        say("Results are written, but not with the components asked for: look at the report.")
-        return SUCCEEDED
-    return code
 
 
 if __name__ == "__main__":

@@ -33,7 +33,13 @@ class _Commands(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         for extension in installed_extensions():
             for command in extension.commands:
-                self.add_command(command)
+                if self.commands.setdefault(command.name, command) is not command:
+                    place = f"{type(extension).__module__}:{type(extension).__name__}"
+                    click.echo(
+                        f"The command {command.name!r} of the extension {place} is ignored: mscam-dask has "
+                        "another one of this name. Rename it there, or uninstall its package.",
+                        err=True,
+                    )
         return super().list_commands(context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -48,8 +54,8 @@ def main() -> None:
     """Multi-view subspace clustering.
 
     Exit codes: 0 success, 1 internal error, 2 configuration, 3 data, 4 cluster, 75 temporary failure
-    (retry later), 130 interrupted. Results are written with 5 (the graph does not have n_clusters
-    connected components) and 6 (drift above the limit).
+    (retry later), 130 interrupted. Results are written with 5 (a method of a comparison has
+    none for a data set) and 6 (drift above the limit).
     """
 
 

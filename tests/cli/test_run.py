@@ -11,16 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 from click.testing import Result
 
-from mscam_dask import MSCAM
 from mscam_dask.data.results import read_result
-from mscam_dask.types.result import Status
 from tests.cli.screens import numbers
 from tests.messages import quotes
 
@@ -104,26 +101,6 @@ def test_an_error_is_one_message_and_its_exit_code(
     debugged = call("run", *arguments, "--in-process", "--debug")
     assert debugged.exit_code == code
     assert "Traceback" in debugged.stderr
-
-
-def test_components_not_reached_is_exit_code_5_after_the_results(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit = MSCAM.fit
-
-    def unfinished(self: MSCAM, *args: Any, **options: Any) -> MSCAM:
-        fit(self, *args, **options)
-        object.__setattr__(self.solution_, "status", Status.COMPONENTS_NOT_REACHED)
-        object.__setattr__(self.solution_, "n_connected_components", 2)
-        return self
-
-    monkeypatch.setattr(MSCAM, "fit", unfinished)
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
-    assert result.exit_code == 5
-    assert call("resume", "out").exit_code == 0  # nothing to do
-    assert ["2", "3"] in numbers(result.stdout)
-    assert ["3", "3"] not in numbers(result.stdout)
-    assert (here / "out" / "labels.csv").exists()
 
 
 def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> None:

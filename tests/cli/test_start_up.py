@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.messages import quotes
 
 HEAVY = ("numpy", "scipy", "sklearn", "dask", "distributed", "zarr", "xarray", "pandas", "rich")
 
@@ -36,3 +41,29 @@ def test_help_and_mistyped_options_import_nothing_heavy(arguments: list[str], co
     assert found == code
     assert "click" in modules
     assert not set(HEAVY) & set(modules)
+
+
+def test_a_command_of_an_extension_replaces_none_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "site_extension.py").write_text(
+        "import click\n"
+        "class Extension:\n"
+        "    commands = [click.Command('run', help='REPLACED'), click.Command('other')]\n"
+        "made = Extension()\n"
+    )
+    metadata = tmp_path / "site_extension-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: site-extension\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(
+        "[mscam_dask.experiments]\nsite = site_extension:made\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "mscam_dask.cli", "--help"],
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert re.search(quotes("'run'", "site_extension:Extension"), done.stderr)
+    assert "REPLACED" not in done.stdout
+    assert re.search(r"^  other\b", done.stdout, re.MULTILINE)

@@ -133,7 +133,6 @@ def test_the_job_of_the_file_is_created_as_the_account_of_the_pod(
     ("courses", "code", "tries"),
     [
         *(([failed(code)], code, 1) for code in (1, 2, 3, 4, 137)),
-        ([failed(5)], 0, 1),  # results are written
         ([LATER, LATER, SUCCESS], 0, 3),
         ([LATER], 75, TRIES),
         ([(["Failed"], None)], 75, TRIES),  # a node that was taken away

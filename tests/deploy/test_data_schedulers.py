@@ -61,9 +61,8 @@ import dagster_asset
 instance = dg.DagsterInstance.ephemeral()
 done = dg.materialize([dagster_asset.clusters], instance=instance, raise_on_error=False)
 events = [event.event_type_value for event in done.all_events]
-codes = [event.step_materialization_data.materialization.metadata["exit_code"].value
-         for event in done.get_asset_materialization_events()]
-print("RESULT", done.success, codes, events.count("STEP_UP_FOR_RETRY"))
+n_materialized = len(done.get_asset_materialization_events())
+print("RESULT", done.success, n_materialized, events.count("STEP_UP_FOR_RETRY"))
 print("SCHEDULE", dagster_asset.defs.get_repository_def().get_schedule_def("nightly").cron_schedule)
 """
 
@@ -73,11 +72,10 @@ print("SCHEDULE", dagster_asset.defs.get_repository_def().get_schedule_def("nigh
 @pytest.mark.parametrize(
     ("codes", "result"),
     [
-        ([0], "True [0] 0"),
-        ([5], "True [5] 0"),
-        ([75, 75, 0], "True [0] 2"),
-        ([2], "False [] 0"),
-        ([75, 4], "False [] 1"),
+        ([0], "True 1 0"),
+        ([75, 75, 0], "True 1 2"),
+        ([2], "False 0 0"),
+        ([75, 4], "False 0 1"),
     ],
 )
 def test_dagster(tmp_path: Path, codes: list[int], result: str) -> None:
@@ -117,7 +115,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("codes", "state"),
-    [([0], "success"), ([5], "success"), ([75, 0], "success"), ([3], "failed")],
+    [([0], "success"), ([75, 0], "success"), ([3], "failed")],
 )
 def test_airflow(tmp_path: Path, airflow: dict[str, str], codes: list[int], state: str) -> None:
     said = Step(tmp_path, codes).says(interpreter("MSCAM_TEST_AIRFLOW"), AIRFLOW, **airflow)
@@ -125,18 +123,16 @@ def test_airflow(tmp_path: Path, airflow: dict[str, str], codes: list[int], stat
     assert "TASK 6 0:00:01 1 False" in said
 
 
-@pytest.mark.parametrize("code", [0, 5, 75, 2, 3, 4])
-def test_argo(tmp_path: Path, code: int) -> None:
+def test_argo(tmp_path: Path) -> None:
     (workflow,) = documents(DEPLOY / "argo/cronworkflow.yaml")
     (template,) = workflow["spec"]["workflowSpec"]["templates"]
-    container, retry = template["container"], template["retryStrategy"]
-    step = Step(tmp_path, [code])
-    done = run(*container["command"], *container["args"], env=step.environment)
+    step = Step(tmp_path, [3])
+    assert run(*template["container"]["command"], env=step.environment).returncode == 3
     step.was_run()
-    assert done.returncode == (0 if code == 5 else code)
+    retry = template["retryStrategy"]
     assert retry["limit"] == 6
     (retried,) = re.findall(r"asInt\(lastRetry\.exitCode\) in \[([\d, ]+)\]", retry["expression"])
-    assert (code in map(int, retried.split(","))) == (code == 75)
+    assert {75} == {0, 2, 3, 4, 6, 75} & set(map(int, retried.split(",")))
 
 
 def test_the_pod_of_argo_is_one_that_kubernetes_takes() -> None:

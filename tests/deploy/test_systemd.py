@@ -68,7 +68,7 @@ def test_exit_codes_mean_what_the_command_line_says() -> None:
     temporary = {TemporaryFailure.exit_code, NoWorkersError.exit_code, SchedulerLostError.exit_code}
     assert temporary == {75}
     assert settings["RestartForceExitStatus"] == "75"
-    assert settings["SuccessExitStatus"] == "5 75", "systemctl stop leaves no failed unit"
+    assert settings["SuccessExitStatus"] == "75", "systemctl stop leaves no failed unit"
     lasting = {ConfigurationError.exit_code, DataError.exit_code, ClusterError.exit_code}
     assert settings["RestartPreventExitStatus"].split() == [str(code) for code in sorted(lasting)]
     assert settings["Type"] != "oneshot", "which cannot have RestartForceExitStatus"

@@ -33,16 +33,21 @@ FileOrColumn = Annotated[
 ]
 
 
-# Texts that Dask's parse_bytes and parse_timedelta read as a value above 0.
+# Texts that Dask's parse_bytes and parse_timedelta read as a value above 0; the second takes no sign.
 # msgspec 0.22 crashes on a pattern beside a list with a least length, so that `Text` has none.
-_NUMBER = r"(?i)^\s*(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)(e\d\d?)?\s*"
+_DIGITS = r"\d+(_\d+)*"
+_NUMBER = rf"(?i)^\s*(?=[\d._]*[1-9])({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})(e\d\d?)?\s*"
 _UNITS = "[mun]?s|m|h|d|w|(milli|micro|nano)?seconds?|minutes?|hours?|days?|weeks?"
 Memory = Annotated[
     Count | Annotated[str, Meta(pattern=rf"{_NUMBER}([kmgtp]i?)?b?\s*\Z")],
-    Meta(title='bytes, or a text such as `"4 GiB"`'),
+    Meta(title='bytes, or a text such as `"4 GiB"`, without a sign'),
 ]
 Duration = Annotated[
-    str, Meta(pattern=rf"{_NUMBER}({_UNITS})?\s*\Z", title='a duration such as `"55 minutes"`')
+    str,
+    Meta(
+        pattern=rf"{_NUMBER}({_UNITS})?\s*\Z",
+        title='a duration such as `"55 minutes"`, without a sign',
+    ),
 ]
 
 

@@ -65,9 +65,6 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.sample_tables import table_bytes
 from mscam_dask.pipeline.run.stored_run import StoredRun, siblings_of
 
-EXIT_NOT_CONVERGED = 5
-"""Exit code of a run whose results are written, but whose graph lacks the requested components."""
-
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
 
@@ -172,13 +169,9 @@ class Run:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
         self._update(number=siblings_of(self._settings, self.directory).next_number)
-        fit, drift, limit = self.record.fit, self.record.drift, self._settings.incremental.max_drift
-        code = 0
-        if fit is not None and not fit.has_requested_components:
-            code = EXIT_NOT_CONVERGED
-        elif limit is not None and drift is not None and drift.share_moved > limit:
-            code = EXIT_DRIFT
-        self._end("finished", code)
+        drift, limit = self.record.drift, self._settings.incremental.max_drift
+        is_above = limit is not None and drift is not None and drift.share_moved > limit
+        self._end("finished", EXIT_DRIFT if is_above else 0)
         with contextlib.suppress(MscamError, OSError):  # the next run here removes what stays
             self.directory.remove(self.directory.checkpoints)
             if self._checkpoints is not None:

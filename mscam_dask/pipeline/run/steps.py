@@ -127,7 +127,7 @@ def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRe
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
-        has_requested_components=solution.status.reached,
+        has_requested_components=True,
         n_clusters=parameters.n_clusters,
         n_connected_components=int(solution.n_connected_components),
         n_outer_iterations=len(solution.history),

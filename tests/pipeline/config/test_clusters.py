@@ -187,8 +187,8 @@ def test_options_of_the_command_line_that_are_none(
 
 def test_durations(tmp_path: Path) -> None:
     sizes = 'cluster = "slurm"\nthreads = 1\nmemory_limit = "1GiB"\n'
-    for text in ("55 minutes", "4m", "90", "1.5 h", " .5 h"):
+    for text in ("55 minutes", "4m", "90", "1.5 h", " .5 h", "1_000s"):
         assert read(tmp_path, f'{sizes}lifetime = "{text}"').lifetime == text
-    for wrong in ("0s", "soon", ""):
+    for wrong in ("0s", "soon", "", "+4h", "1__0s"):
         with raises(ConfigurationError, "lifetime", f"'{wrong}'"):
             read(tmp_path, f'{sizes}lifetime = "{wrong}"')

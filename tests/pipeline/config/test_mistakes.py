@@ -53,7 +53,7 @@ directory = 1979-05-27  # [output] directory | 1979-05-27
 VALUES_OUT_OF_RANGE = """\
 [data]
 source = "a.npy"
-max_bytes = "much"  # [data] max_bytes | 'much'
+max_bytes = "+4GiB"  # [data] max_bytes | '+4GiB' | without a sign
 [cluster]
 n_clusters = 4
 alpha = nan  # [cluster] alpha | nan | 1e-6 | 1e6

@@ -24,11 +24,13 @@ from mscam_dask.monitor.events import StepFinished
 from mscam_dask.monitor.run_record import DriftRecord, FitRecord
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.list_runs import remove_old_runs
+from mscam_dask.pipeline.run.list_runs import list_runs, remove_old_runs
 from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.stored_run import StoredRun
+from tests.faults.memory_disk import traced
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop
 from tests.synthetic import three_subspaces
@@ -371,3 +373,22 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next(old: Old, keep_two: 
     runs[0].labels.unlink()
     assert remove_old_runs(keep_two, runs[-1]) == ("tiny-1",)
     assert old.names() == ["tiny-2", "tiny-3"]
+
+
+def test_a_removal_that_is_cut_off_anywhere_leaves_no_broken_run(
+    old: Old, keep_two: Settings
+) -> None:
+    runs = old.runs(3)
+    first = runs[0].path.rename(old.root / f"tiny-{1:012x}")  # as a run names its directory
+    trace = traced(old.root, lambda: remove_old_runs(keep_two, runs[-1]))
+    states = set()
+    for cut in trace.cuts(most=12, kills=True):
+        listed, unreadable = list_runs(old.root)
+        is_there = first.name in [run.name for run in listed]
+        assert unreadable == {}, cut
+        if is_there:
+            assert StoredRun.read(first).integrity_problem() == "", cut
+        states.add((is_there, len(old.names())))
+        remove_old_runs(keep_two, runs[-1])
+        assert old.names() == ["tiny-2", "tiny-3"], cut
+    assert states >= {(True, 3), (False, 3)}
