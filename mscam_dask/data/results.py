@@ -81,14 +81,14 @@ FORMAT_VERSION = 6
 _OLDEST_VERSION = 4
 _ASSESSED_VERSION = 6  # the assessments of earlier versions are not read
 
-_Arrays = Mapping[str, tuple[str, ...]]
-_ASSESSED: _Arrays = {
+# Arrays of an assessment, and of its borders, and their dimensions.
+_ASSESSED: dict[str, tuple[str, ...]] = {
     "cluster_agreement": ("view", "cluster"),
     "contradictions": ("view", "cluster"),
     "view_agreement": ("view", "other_view"),
     "cluster_tree": ("merge", "column"),
 }
-_BORDERS: _Arrays = {
+_BORDERS: dict[str, tuple[str, ...]] = {
     "p_values": ("cluster", "other_cluster"),
     "counts": ("cluster", "other_cluster", "side"),
     "sizes": ("cluster",),
@@ -167,18 +167,6 @@ def put_embedding(group: Any, kind: str, index: int, name: str, values: Values) 
     array.attrs["name"] = name
 
 
-def put_arrays(group: Any, arrays: ResultArrays, *, has_learned_graph: bool) -> None:
-    """Write all arrays of a result, the learned graph only if it is not the consensus graph."""
-    graphs = {"consensus_graph": arrays.consensus_graph}
-    if has_learned_graph:
-        graphs["learned_graph"] = arrays.learned_graph
-    for key, graph in graphs.items():
-        put_graph(group, key, graph.data, graph.indices, graph.indptr)
-    for kind in _EMBEDDINGS:
-        for index, (name, values) in enumerate(getattr(arrays, kind).items()):
-            put_embedding(group, kind, index, name, values)
-
-
 @dataclass(frozen=True, eq=False)
 class StoredResult(WithResultArrays):
     """Contents of a result store: `status` is the name of a `Status`, `history` is over (outer_iteration, view)."""
@@ -234,7 +222,7 @@ def _write(
 ) -> None:
     import zarr
 
-    arrays = solution.arrays
+    arrays, assessment = solution.arrays, solution.assessment
     names = tuple(solution.view_contributions)
     history = history_dataset(solution.history, names).drop_vars("view").variables
     group = zarr.open_group(directory, mode="r+") if begun else new_group(directory)
@@ -253,24 +241,36 @@ def _write(
             "view_coordinates": list(begun.projected_views if begun else arrays.view_coordinates),
             "history": [str(name) for name in history],
             "has_learned_graph": not solution.status.is_learned,
-            "assessment": _assessment_texts(solution.assessment),
+            "assessment": {  # its structure and message are for other readers
+                "structure": assessment.structure.name,
+                "message": assessment.message,
+                "cluster_names": list(assessment.cluster_names),
+                "view_names": list(assessment.view_names),
+                "n_tried": assessment.n_tried,
+                "views_agree": assessment.views_agree,
+                "has_borders": assessment.borders is not None,
+            },
             "model": None if model is None else list(model.arrays),
         }
     )
     put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
     if begun is None:
-        put_arrays(group, arrays, has_learned_graph=not solution.status.is_learned)
+        graphs = {"consensus_graph": arrays.consensus_graph}
+        if not solution.status.is_learned:
+            graphs["learned_graph"] = arrays.learned_graph
+        for key, graph in graphs.items():
+            put_graph(group, key, graph.data, graph.indices, graph.indptr)
+        for kind in _EMBEDDINGS:
+            for index, (name, values) in enumerate(getattr(arrays, kind).items()):
+                put_embedding(group, kind, index, name, values)
     for name, dims in _ASSESSED.items():
-        values = getattr(solution.assessment, name)
-        values = values.astype("<i8" if values.dtype.kind == "i" else "<f8")
-        put_array(group, f"assessment/{name}", values, dims)
-    borders = solution.assessment.borders
-    for name, dims in _BORDERS.items() if borders is not None else ():
-        put_array(group, f"assessment/borders/{name}", getattr(borders, name), dims)
+        _put_numbers(group, f"assessment/{name}", getattr(assessment, name), dims)
+    for name, dims in _BORDERS.items() if assessment.borders is not None else ():
+        values = getattr(assessment.borders, name)
+        _put_numbers(group, f"assessment/borders/{name}", values, dims)
     for variable_name, variable in history.items():
-        numbers = variable.values.astype("<i8" if variable.dtype.kind in "iub" else "<f8")
-        dims = tuple(str(dim) for dim in variable.dims)
-        array = put_array(group, f"history/{variable_name}", numbers, dims)
+        dims = tuple(map(str, variable.dims))
+        array = _put_numbers(group, f"history/{variable_name}", variable.values, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
     if model is not None:
         put_json(group, _RECORDS, model.records)
@@ -279,17 +279,11 @@ def _write(
     write_checksums(group, directory)
 
 
-def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
-    """Everything of an assessment but its arrays, with its structure and message for other readers."""
-    return {
-        "structure": assessment.structure.name,
-        "message": assessment.message,
-        "cluster_names": list(assessment.cluster_names),
-        "view_names": list(assessment.view_names),
-        "n_tried": assessment.n_tried,
-        "views_agree": assessment.views_agree,
-        "has_borders": assessment.borders is not None,
-    }
+def _put_numbers(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
+    """Write whole numbers and truth values as int64, others as float64; return the Zarr array."""
+    return put_array(
+        group, key, values.astype("<i8" if values.dtype.kind in "iub" else "<f8"), dims
+    )
 
 
 def read_result(path: str | Path) -> StoredResult:
@@ -325,12 +319,15 @@ def read_result(path: str | Path) -> StoredResult:
 
 
 def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
+    borders = None
+    if texts["has_borders"]:
+        borders = Borders(
+            **{name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}
+        )
     return Assessment(
         **{name: get_array(root, f"assessment/{name}") for name in _ASSESSED},
         view_names=tuple(texts["view_names"]),
-        borders=None
-        if not texts["has_borders"]
-        else Borders(**{name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}),
+        borders=borders,
         n_tried=texts["n_tried"],
         views_agree=texts["views_agree"],
         cluster_names=tuple(texts["cluster_names"]),
@@ -408,27 +405,27 @@ def history_dataset(
     """Outer iterations as a Dataset over (outer_iteration, view), NaN for views that were left out."""
     import xarray
 
-    table = np.full((len(_PER_VIEW), len(history), len(view_names)), np.nan)
-    for row, record in enumerate(history):
-        columns = [view_names.index(view.view) for view in record.views]
-        for values, name in zip(table, _PER_VIEW, strict=True):
-            numbers = (
-                record.view_scores
-                if name == "view_score"
-                else [getattr(view, name) for view in record.views]
-            )
-            if numbers:  # a solver may keep none by view
-                values[row, columns] = numbers
-    variables = {
+    places = [[view_names.index(view.view) for view in record.views] for record in history]
+
+    def of_views(name: str) -> NDArray[np.float64]:
+        table = np.full((len(history), len(view_names)), np.nan)
+        for row, columns, record in zip(table, places, history, strict=True):
+            if name != "view_score":
+                row[columns] = [getattr(view, name) for view in record.views]
+            elif record.view_scores:  # a solver may keep none
+                row[columns] = record.view_scores
+        return table
+
+    variables: dict[str, Any] = {
         name: (
             "outer_iteration",
-            _numbers([getattr(r, name) for r in history]),
+            _numbers([getattr(record, name) for record in history]),
             {"long_name": prose},
         )
         for name, prose in _PER_ITERATION.items()
     } | {
-        name: (("outer_iteration", "view"), values, {"long_name": prose})
-        for (name, prose), values in zip(_PER_VIEW.items(), table, strict=True)
+        name: (("outer_iteration", "view"), of_views(name), {"long_name": prose})
+        for name, prose in _PER_VIEW.items()
     }
     numbers_of_iterations = np.array([r.iteration for r in history], dtype=np.int64)
     coords = {"outer_iteration": numbers_of_iterations, "view": list(view_names)}

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import StoredModel, StoredResult
 from mscam_dask.data.views.conversion import as_text, is_omics
-from mscam_dask.data.views.missing_cells import LazyImputer, impute_methods_of
+from mscam_dask.data.views.missing_cells import Imputer, impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.engine.batches import BatchEffects
@@ -163,7 +163,7 @@ def restore_fit(
     )
     methods = model.records.get("impute", {})  # of the store
     estimator._imputers = {
-        view.name: LazyImputer(view, methods[view.name])
+        view.name: Imputer(view, methods[view.name])
         for view in training.views
         if view.name in methods
     }

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from mscam_dask.data.views.missing_cells import (
-    LazyImputer,
+    Imputer,
     impute_methods,
     impute_methods_of,
     impute_views,
@@ -381,7 +381,7 @@ class MSCAM(
             self.data_warnings_, self.imputed_shares_ = issues, imputed.shares
             stored = [view for view in data.views if view.name in stored_methods]
             self._imputers = {
-                **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
+                **{view.name: Imputer(view, stored_methods[view.name]) for view in stored},
                 **imputed.imputers,
             }
             self._training_digests = report.digests

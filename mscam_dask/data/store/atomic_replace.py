@@ -8,6 +8,7 @@ has no rename: ``current.json`` names the write below ``writes/`` that is the st
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -63,15 +64,15 @@ def replace_directory(partial: Path, root: Path) -> None:
     aside = partial.with_suffix(".old")
     try:
         if is_taken:
-            LOCAL.rename(root, aside)
-        LOCAL.rename(partial, root)
+            root.rename(aside)
+        partial.rename(root)
     except BaseException:
         if os.path.lexists(aside) and not os.path.lexists(root):
-            LOCAL.rename(aside, root)
+            aside.rename(root)
         raise
     LOCAL.sync(root.parent)
     if is_taken:
-        LOCAL.rename(aside, partial)  # no longer to be restored
+        aside.rename(partial)  # no longer to be restored
 
 
 @contextmanager
@@ -90,25 +91,22 @@ def exclusive_writer(root: Path) -> Iterator[None]:
 
 def recover(root: Path) -> None:
     """Restore the name of a store that a killed writer had moved aside; else do nothing."""
-    for _ in range(_PAUSES):
-        if os.path.lexists(root) or not any(map(_is_whole_old, _left_over(root))):
+    for attempt in itertools.count(1):
+        left = [str(path) for path in _left_over(root) if _is_whole_old(path)]
+        if os.path.lexists(root) or not left:
             return
-        with suppress(TemporaryFailure):
-            _recover_now(root)
+        try:
+            with exclusive_writer(root):
+                continue
+        except TemporaryFailure:
+            if attempt > _PAUSES:
+                raise
+        except OSError as error:
+            raise DataError(
+                f"A killed writer left {root} under the name {' or '.join(left)}, and this process may not "
+                f"rename it ({error}). Rename it, or run the command as a user who may write there."
+            ) from error
         time.sleep(_PAUSE_S)
-    _recover_now(root)
-
-
-def _recover_now(root: Path) -> None:
-    try:
-        with exclusive_writer(root):
-            return
-    except OSError as error:
-        kept = [str(path) for path in _left_over(root) if _is_whole_old(path)]
-        raise DataError(
-            f"A killed writer left {root} under the name {' or '.join(kept)}, and this process may not "
-            f"rename it ({error}). Rename it, or run the command as a user who may write there."
-        ) from error
 
 
 def _locked(file: Path, root: Path) -> int:
@@ -205,21 +203,16 @@ def resolve_current(root: Location) -> Location:
     if isinstance(root, Path):
         recover(root)
         return root
-    for attempt in range(1, _ATTEMPTS + 1):
+    place = root
+    for _ in range(_ATTEMPTS):
         pointer = Pointer.read(root, rf"{WRITES}/[0-9a-f]{{32}}")
         if pointer is None:
             return root
         place = root / pointer.store
-        try:
+        with suppress(FileNotFoundError):  # replaced between the two requests
             pointer.check(root)
-        except FileNotFoundError as error:
-            if attempt < _ATTEMPTS:
-                continue  # replaced between the two requests
-            raise corrupt_store(
-                place / METADATA, f"it is missing, and {root / POINTER} names it"
-            ) from error
-        return place
-    raise AssertionError
+            return place
+    raise corrupt_store(place / METADATA, f"it is missing, and {root / POINTER} names it")
 
 
 def is_taken(root: Location) -> bool:

@@ -28,7 +28,7 @@ _RENAME_EXCHANGE = 2
 
 
 class LocalFilesystem:
-    """The changes of names and disks on which durability rests; tests make them fail."""
+    """The system calls on which durability rests; tests look at them."""
 
     def sync(self, path: Path) -> None:
         """Wait until a file's content, or a directory's entries, are on the disk."""
@@ -37,10 +37,6 @@ class LocalFilesystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Give a file or directory a new name; a file of that name is replaced."""
-        source.replace(target)
 
     def exchange(self, first: Path, second: Path) -> bool:
         """Swap two names in one step; False, and nothing is done, where that cannot be, as on NFS."""
@@ -156,7 +152,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
 
 def rename_durably(source: Path, target: Path) -> None:
     """Rename a synced file or directory within its directory, and sync the directory."""
-    LOCAL.rename(source, target)
+    source.replace(target)
     LOCAL.sync(target.parent)
 
 

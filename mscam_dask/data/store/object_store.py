@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,12 +37,8 @@ _CREDENTIALS = {
     "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 
-# Exceptions of the libraries that are no OSError.
-_FOREIGN = {
-    "s3": ("botocore.exceptions.BotoCoreError", "botocore.exceptions.ClientError"),
-    "gs": ("gcsfs.retry.HttpError", "google.auth.exceptions.GoogleAuthError"),
-    "az": ("azure.core.exceptions.AzureError",),
-}
+# Packages whose exceptions are no OSError.
+_LIBRARIES = frozenset({"aiohttp", "azure", "botocore", "gcsfs", "google"})
 _NO_CREDENTIALS = (
     "NoCredentialsError",
     "PartialCredentialsError",
@@ -150,10 +145,7 @@ class ObjectPath:
         try:
             return fsspec.filesystem(self.scheme, **_OPTIONS[self.scheme])
         except ValueError as error:  # adlfs, without an account
-            raise ConfigurationError(
-                f"No usable credentials for {self} ({error}). They come from the environment only: "
-                f"set {_CREDENTIALS[self.scheme]}."
-            ) from error
+            raise _no_credentials(self, str(error)) from error
 
 
 Location = Path | ObjectPath
@@ -196,29 +188,18 @@ def translate_errors(place: Location) -> Iterator[None]:
         ) from error
     except FileNotFoundError:
         raise
-    except _foreign(place.scheme) as error:
+    except Exception as error:
+        packages = {cls.__module__.partition(".")[0] for cls in type(error).__mro__}
+        if not isinstance(error, OSError) and packages.isdisjoint(_LIBRARIES):
+            raise
         raise _typed(place, error) from error
-
-
-def _foreign(scheme: str) -> tuple[type[Exception], ...]:
-    classes: list[type[Exception]] = [OSError]
-    for name in ("aiohttp.ClientError", *_FOREIGN[scheme]):
-        module, _, attribute = name.rpartition(".")
-        try:
-            classes.append(getattr(importlib.import_module(module), attribute))
-        except ImportError:
-            continue
-    return tuple(classes)
 
 
 def _typed(place: ObjectPath, error: Exception) -> ConfigurationError | TemporaryFailure:
     reason = f"{type(error).__name__}: {error}"
     code = getattr(error, "code", None) or getattr(error, "status_code", None)
     if type(error).__name__ in _NO_CREDENTIALS:
-        return ConfigurationError(
-            f"No usable credentials for {place} ({reason}). They come from the environment only: "
-            f"set {_CREDENTIALS[place.scheme]}."
-        )
+        return _no_credentials(place, reason)
     if isinstance(error, PermissionError) or code in (401, 403):
         return ConfigurationError(
             f"Access to {place} was refused ({reason}). Check the credentials in the environment "
@@ -233,6 +214,13 @@ def _typed(place: ObjectPath, error: Exception) -> ConfigurationError | Temporar
     return TemporaryFailure(
         f"{place} cannot be reached ({reason}). Check the network and the endpoint (AWS_ENDPOINT_URL "
         "where it is not the provider's own), and run the same command again."
+    )
+
+
+def _no_credentials(place: ObjectPath, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"No usable credentials for {place} ({reason}). They come from the environment only: "
+        f"set {_CREDENTIALS[place.scheme]}."
     )
 
 

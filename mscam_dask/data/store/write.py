@@ -36,12 +36,7 @@ from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import LiftedRows
-from mscam_dask.data.views.sources import (
-    BLOCK_BYTES,
-    RowSource,
-    ViewDigest,
-    row_ranges,
-)
+from mscam_dask.data.views.sources import RowSource, ViewDigest, row_ranges
 from mscam_dask.data.views.validation import check_not_empty, check_values
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
@@ -148,7 +143,7 @@ def _write(
     )
     for index, view in enumerate(data.views):
         key = schema.view_key(index)
-        write_view(group, key, view, chunk_size)
+        _write_view(group, key, view, chunk_size)
         attributes: dict[str, Any] = {}
         if view.feature_names is not None:
             attributes[schema.FEATURE_NAMES] = list(view.feature_names)
@@ -169,15 +164,8 @@ def _write(
     write_checksums(group, directory)
 
 
-def write_view(
-    group: Any,
-    key: str,
-    view: RowSource,
-    chunk_size: int | None,
-    *,
-    block_bytes: int = BLOCK_BYTES,
-) -> None:
-    """Write a view, read once by blocks of about `block_bytes`, and its name, view_type and digest."""
+def _write_view(group: Any, key: str, view: RowSource, chunk_size: int | None) -> None:
+    """Write a view, read once by blocks of rows, and its name, view_type and digest."""
     present, whole = view.present, view
     dtype = schema.stored_dtype(view.dtype)
     if present is not None:
@@ -186,7 +174,7 @@ def write_view(
     digest = ViewDigest()
 
     def blocks() -> Iterator[NDArray[Any]]:
-        for start, stop in row_ranges(whole, block_bytes=block_bytes):
+        for start, stop in row_ranges(whole):
             block = own = whole.read(start, stop)
             if present is not None:
                 has = present.positions >= 0

@@ -19,7 +19,6 @@ from mscam_dask.data.views.sources import (
     DaskRows,
     RowSource,
     ViewType,
-    check_view,
     is_numbering,
     unmasked,
 )
@@ -74,7 +73,6 @@ def rows_of(
     if is_frame(value):
         array: Any = _frame_values(value, name)
     elif is_sparse(value):
-        check_view(name, value.shape, value.dtype)
         array = sparse.csr_array(checked_sparse(value, f"View {name!r}"))
     else:
         array = _as_plain_array(unmasked(value, name), name)

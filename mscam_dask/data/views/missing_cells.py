@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -114,24 +113,32 @@ def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
     return {name: method for name, method in found.items() if method is not None}
 
 
-Imputer = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""Returns a copy of rows (m, d) with a value in each cell that is NaN."""
+class Imputer:
+    """Fills cells that are NaN by a method, from the samples of a view, which are read at the first use."""
 
+    def __init__(self, view: RowSource, method: ImputeMethod) -> None:
+        self._view: RowSource | None = view
+        self._method = method
+        self._estimator: Any = None
 
-def fit_imputer(rows: NDArray[np.float64], method: ImputeMethod) -> Imputer:
-    """Imputer from rows (m, d) of which each column has a value; MLflow's autologger does not see its estimator."""
-    from sklearn.impute import KNNImputer, SimpleImputer  # slow to import
+    def fit(self, rows: NDArray[np.float64]) -> Imputer:
+        """Fit it to rows (m, d) of which each column has a value; MLflow's autologger does not see its estimator."""
+        from sklearn.impute import KNNImputer, SimpleImputer  # slow to import
 
-    estimator: Any = KNNImputer(keep_empty_features=True)
-    if method != "knn":
-        estimator = SimpleImputer(strategy=method, keep_empty_features=True)
-    with _settings():
-        return partial(_filled, estimator.fit(rows))
+        self._estimator = KNNImputer(keep_empty_features=True)
+        if self._method != "knn":
+            self._estimator = SimpleImputer(strategy=self._method, keep_empty_features=True)
+        with _settings():
+            self._estimator.fit(rows)
+        self._view = None
+        return self
 
-
-def _filled(estimator: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    with _settings(), np.errstate(invalid="ignore"):
-        return np.asarray(estimator.transform(rows))
+    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a copy of rows (m, d) with a value in each cell that is NaN."""
+        if self._view is not None:
+            self.fit(self._view.read(0, self._view.shape[0]))
+        with _settings(), np.errstate(invalid="ignore"):
+            return np.asarray(self._estimator.transform(rows))
 
 
 def _settings() -> Any:
@@ -139,22 +146,6 @@ def _settings() -> Any:
     from sklearn import config_context
 
     return config_context(working_memory=_IMPUTED_MIB, assume_finite=True)
-
-
-@dataclass(frozen=True, eq=False)
-class LazyImputer:
-    """Imputer from the samples of a fit, which are read when a cell is missing."""
-
-    view: RowSource
-    method: ImputeMethod
-
-    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a copy of rows with a value in each cell that is NaN."""
-        return self._fitted(rows)
-
-    @cached_property
-    def _fitted(self) -> Imputer:
-        return fit_imputer(self.view.read(0, self.view.shape[0]), self.method)
 
 
 @dataclass(frozen=True)
@@ -177,7 +168,7 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
         rows = view.read(0, view.shape[0])
         missing = np.isnan(rows)
         _check_enough(view, missing)
-        imputers[view.name] = fit_imputer(rows, method)
+        imputers[view.name] = Imputer(view, method).fit(rows)
         if not missing.any():
             views.append(view)
             continue
@@ -187,7 +178,9 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
     return ImputedData(replace(data, views=tuple(views)), imputers, shares)
 
 
-def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
+def fill_view(
+    view: RowSource, imputer: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> RowSource:
     """Return a view of new samples with values in its missing cells."""
     rows = view.read(0, view.shape[0])
     return _with_rows(view, imputer(rows)) if np.isnan(rows).any() else view

@@ -53,11 +53,6 @@ class MultiViewData:
                 )
         if self.sample_ids is not None:
             check_sample_ids(self.sample_ids, where="the data")
-        if self.labels is not None and (self.labels.dtype != np.int64 or self.labels.ndim != 1):
-            raise DataError(
-                f"Labels have dtype {self.labels.dtype} and shape {self.labels.shape}; allowed is "
-                "one int64 per sample. Encode classes with numpy.unique(y, return_inverse=True)."
-            )
         names = self.label_names
         if self.labels is not None and names is not None:
             odd = np.flatnonzero((self.labels < -1) | (self.labels >= len(names)))

@@ -20,7 +20,6 @@ from mscam_dask.data.views.sample_ids import linked_groups
 from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
-    check_view,
     digest_of_blocks,
     row_ranges,
 )
@@ -175,8 +174,7 @@ def validate_view(view: RowSource) -> tuple[DataIssue, ...]:
 
 
 def _check_kind(view: RowSource) -> None:
-    """Refuse a view of other values than real numbers, of too few samples, or that is not square."""
-    check_view(view.name, view.shape, view.dtype)
+    """Refuse a view of too few samples, or that is not square."""
     present = view.present
     if present is not None and len(present) < _MIN_PRESENT:
         raise DataError(

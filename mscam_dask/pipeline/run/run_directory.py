@@ -105,7 +105,7 @@ class RunDirectory:
         """Make a directory, or take one that a run made, and keep other drivers out of it."""
         root = resolved(path)
         if not root.exists() and cls(root).next() is not None:  # killed between two renames
-            LOCAL.rename(_beside(root, NEXT_SUFFIX), root)
+            _beside(root, NEXT_SUFFIX).rename(root)
         with ExitStack() as stack:
             held = stack.enter_context(lock_directory(root, record=_RECORD, kind="a run"))
             directory = cls(root, held=held)
@@ -185,8 +185,8 @@ class RunDirectory:
             return self._move_from(following)
         shutil.copymode(self.path, following.path)
         if not LOCAL.exchange(self.path, following.path):
-            LOCAL.rename(self.path, _beside(self.path, _REPLACED_SUFFIX))
-            LOCAL.rename(following.path, self.path)
+            self.path.rename(_beside(self.path, _REPLACED_SUFFIX))
+            following.path.rename(self.path)
         LOCAL.sync(self.path.parent)
         directory = RunDirectory(self.path, held=following.held)
         directory._remove_replaced()
@@ -201,7 +201,7 @@ class RunDirectory:
         for name in _OWN:
             if (following.path / name).exists():
                 _remove(self.path / name)
-                LOCAL.rename(following.path / name, self.path / name)
+                (following.path / name).replace(self.path / name)
         self.write_record(record)
         _remove(following.path)
         return self

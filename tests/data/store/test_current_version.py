@@ -8,7 +8,6 @@ import uuid
 
 import pytest
 
-from mscam_dask.data.store import object_store
 from mscam_dask.data.store.atomic_replace import (
     WRITES,
     is_taken,
@@ -112,14 +111,19 @@ def test_other_content_than_the_pointer_says_is_told(files: MemoryFiles) -> None
         resolve_current(ROOT)
 
 
-def test_an_error_has_its_type_also_where_the_library_has_no_classes_of_its_own(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionResetError, type("Foreign", (Exception,), {"__module__": "botocore.exceptions"})],
+)
+def test_errors_of_the_libraries_are_typed_and_others_are_not(
+    files: MemoryFiles, error: type[Exception]
 ) -> None:
-    monkeypatch.setitem(object_store._FOREIGN, "s3", ("a_library_that_is_not_there.Error",))
+    def fail(_url: str) -> None:
+        raise error("the connection was reset")
 
-    def reset(_url: str) -> None:
-        raise ConnectionResetError("the connection was reset")
-
-    files.before_read = reset
+    files.before_read = fail
     with pytest.raises(TemporaryFailure):
+        resolve_current(ROOT)
+    error = RuntimeError
+    with pytest.raises(RuntimeError):
         resolve_current(ROOT)
