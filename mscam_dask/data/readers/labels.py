@@ -17,6 +17,7 @@ from mscam_dask.data.readers.roles import (
     id_columns,
     id_strength,
     is_number,
+    is_value,
 )
 from mscam_dask.data.readers.tables import TableRows, parsed_labels
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
@@ -53,7 +54,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 def _texts(file: Path) -> tuple[Table, list[list[str]]]:
     """The table of a file, and its columns as text."""
     table = table_of(Source(file))
-    if table.is_by_blanks and _is_text_per_line(table):
+    if table.form.startswith("blanks") and _is_text_per_line(table):
         table = table_of(Source(file, delimiter="\x1f"))  # which no line has
     rows = TableRows(table, range(len(table.columns)), [])
     return table, list(rows.texts.values())
@@ -62,7 +63,7 @@ def _texts(file: Path) -> tuple[Table, list[list[str]]]:
 def _is_text_per_line(table: Table) -> bool:
     """Return whether blanks are inside texts, because no column has ids: T cell, B cell, T cell."""
     rows = [*([list(table.columns)] if table.has_header else []), *table.head]
-    if max(map(len, rows)) == 1 or len(rows) < 3 or any(all(map(table.is_value, r)) for r in rows):
+    if max(map(len, rows)) == 1 or len(rows) < 3 or any(all(map(is_value, r)) for r in rows):
         return False
     if len(set(map(len, rows))) > 1:
         return True

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MISSING = {
     *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
+    *("\\n", "."),  # of MySQL and PostgreSQL, and of SAS and Stata
     *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
 }
 """Fields, in any case, that stand for a missing value."""
@@ -56,6 +57,11 @@ def is_number(text: str, decimal: str = ".") -> bool:
     if decimal != ".":
         text = "-" if "." in text else text.replace(decimal, ".")
     return _NUMBER.fullmatch(text) is not None
+
+
+def is_value(text: str, decimal: str = ".") -> bool:
+    """Return whether a field is a number, or says that one is missing."""
+    return is_number(text, decimal) or text.lower() in MISSING
 
 
 def id_strength(name: str) -> int:
@@ -119,7 +125,6 @@ class Table:
     form: str = ""
     notes: tuple[str, ...] = ()
     decimal: str = "."
-    is_by_blanks: bool = False
     frame: pd.DataFrame | None = None
 
     def name(self, position: int) -> str | None:
@@ -138,13 +143,9 @@ class Table:
         """First fields of a column."""
         return [row[position] if position < len(row) else "" for row in self.head]
 
-    def is_value(self, text: str) -> bool:
-        """Return whether a field is a number, or says that one is missing."""
-        return is_number(text, self.decimal) or text.lower() in MISSING
-
     def is_text(self, position: int) -> bool:
         """Return whether the first fields of a column are not all numbers."""
-        return not all(map(self.is_value, self.head_of(position)[:_KIND_ROWS]))
+        return not all(is_value(text, self.decimal) for text in self.head_of(position)[:_KIND_ROWS])
 
     def is_whole(self, position: int) -> bool:
         """Return whether the first fields of a column are whole numbers or missing."""

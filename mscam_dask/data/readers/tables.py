@@ -21,6 +21,7 @@ from mscam_dask.data.readers.roles import (
     are_unique,
     id_columns,
     is_number,
+    is_value,
     told_ids,
 )
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
@@ -226,7 +227,10 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             p
             for p in places
             if p != key.position
-            and (_OF_GENES.fullmatch(names[p]) or not any(map(table.is_value, table.head_of(p))))
+            and (
+                _OF_GENES.fullmatch(names[p])
+                or not any(is_value(text, table.decimal) for text in table.head_of(p))
+            )
         ]
         left_out |= dict.fromkeys(others, "describes the features")
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]

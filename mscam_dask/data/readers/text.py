@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
-from mscam_dask.data.readers.roles import MISSING, Block, Table, are_whole, id_strength, is_number
+from mscam_dask.data.readers.roles import CERTAIN, Block, Table, id_strength, is_number, is_value
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
@@ -24,13 +25,13 @@ _HEAD_CHARS = 2**20
 _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
-_MOST = 0.5
+_MOST = 0.8  # of the rows that a delimiter splits: titles and footers have none
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
-_FIRST_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
+_FIRST_NAMES = ("index", "name", *LABEL_COLUMNS)
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
 _OF_FIXED_WIDTH = "Convert the file (pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
@@ -41,10 +42,10 @@ def text_table(
     source: Source, open_lines: Callable[[], IO[str]] | None = None, *, where: str = ""
 ) -> Table:
     """Find dialect, header and names of columns of a text table; `open_lines` replaces its file."""
-    opened = open_lines or (lambda: open_text(source))
+    opened, where = open_lines or (lambda: open_text(source)), where or str(source.path)
     with unreadable(source, "text", is_text=True), opened() as stream:
         above, lines = _first_lines(source, stream)
-        return _table(source, opened, where or str(source.path), above, lines)
+        return _table(source, opened, where, above, lines)
 
 
 def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]:
@@ -72,63 +73,121 @@ def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]
     return above, lines
 
 
+def _is_gct(above: list[str]) -> bool:
+    return bool(above) and above[0].strip() in ("#1.2", "#1.3")
+
+
+# dialect ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """A delimiter (None: runs of blanks), and the first rows under it.
+
+    `width` is the number of fields of most rows, `decimal` the mark under which most fields are numbers, `fit` how
+    well the rows go with both: 1 if all have this width and all of their fields are numbers.
+    """
+
+    delimiter: str | None
+    rows: list[list[str]]
+    decimal: str
+    width: int
+    fit: float
+
+    @property
+    def name(self) -> str:
+        return _NAMES.get(self.delimiter, repr(self.delimiter))
+
+
+def _under(delimiter: str | None, lines: list[str], told: str | None) -> _Dialect:
+    """The first lines under a delimiter, and under the decimal mark that is told, else found."""
+    rows = _rows(lines, delimiter)
+    body = rows[1:] or rows
+    fields = [field for row in body for field in row]
+    counts = {
+        mark: sum(is_number(field, mark) for field in fields)
+        for mark in ([told] if told else [".", ","] if delimiter != "," else ["."])
+    }
+    decimal = max(counts, key=lambda mark: counts[mark])
+    width, n_rows = Counter(map(len, body)).most_common(1)[0] if body else (0, 0)
+    fit = n_rows * counts[decimal] / max(1, len(body) * len(fields))
+    return _Dialect(delimiter, rows, decimal, width, fit)
+
+
+def _dialect(source: Source, lines: list[str], told: str | None) -> _Dialect:
+    """The dialect that goes best with the first lines; the first of equals."""
+    if told is not None:
+        return _under(told, lines, source.decimal)
+    blanks = _under(None, lines, source.decimal)
+    found = []
+    for mark in _DELIMITERS:
+        try:
+            one = _under(mark, lines, source.decimal)
+        except csv.Error:  # a field of more than 128 KiB
+            continue
+        body = one.rows[1:] or one.rows
+        is_decimal = mark == "," == blanks.decimal and len(one.rows[0]) == 1  # x above 1,5
+        if sum(len(row) > 1 for row in body) >= _MOST * len(body) > 0 and not is_decimal:
+            found.append(one)
+    if not found:
+        return blanks
+    best = max(found, key=lambda one: one.fit)
+    several = any(_SEVERAL_NUMBERS.match(field) for row in best.rows for field in row)
+    several |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
+    return blanks if several and blanks.fit > best.fit else best
+
+
+def _check_decimal(dialect: _Dialect, where: str) -> None:
+    """Refuse a decimal comma that was found, and is only where separators of thousands may be."""
+    body = dialect.rows[1:] or dialect.rows
+    commas = [field for row in body for field in row if "," in field and is_number(field, ",")]
+    if commas and all(map(_THOUSANDS.fullmatch, commas)):
+        raise DataError(
+            f"{where}: the comma in {commas[0]!r} may mark decimals or thousands. Set decimal=',' "
+            "(--decimal), or write numbers without separators of thousands."
+        )
+
+
+def _check_title(dialect: _Dialect, lines: list[str], n_above: int, where: str) -> None:
+    """Refuse lines above the header: with fewer fields than a header has, or above one of names."""
+    rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
+    first, second, third = (*rows[:3], [], [])[:3]
+    has_values = [any(is_value(field, dialect.decimal) for field in row) for row in (second, third)]
+    is_title = len(first) < width - 1 or (len(first) < width and has_values == [False, True])
+    if not is_title or len(rows) < 3:
+        return
+    n_lines = next(
+        (n for n, line in enumerate(lines) if len(*_rows([line], mark) or [[]]) == width), 1
+    )
+    raise DataError(
+        f"{where}: the first line, {_shown(first)}, has {len(first)} field(s) where most have {width}, separated by "
+        f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), or tell the delimiter "
+        "(--delimiter)."
+    )
+
+
 def _check_positions(lines: list[str], where: str) -> None:
-    """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
+    """Refuse numbers that touch, and columns at fixed positions of which rows leave some empty: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
-    fields = [line.split() for line in lines if line.strip()]
-    touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
-    touching += _touching_integers(rows, fields)
+    touching = [word for line in lines for word in line.split() if _RUN_TOGETHER.fullmatch(word)]
     if touching:
         raise DataError(
             f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
             f"{_OF_FIXED_WIDTH} If that is one number, pass delimiter=' ' (--delimiter ' ')."
         )
-    gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
-    if len(gaps) < 2 or any("\t" in line for line in lines):
-        return  # not at fixed positions
-    has_text = np.zeros(2 + max(map(len, lines)), dtype=np.bool_)
+    has_text = np.zeros(2 + max(map(len, lines), default=0), dtype=np.bool_)
     for start, stop in itertools.chain.from_iterable(rows):
         has_text[1 + start : 1 + stop] = True
-    starts = np.flatnonzero(has_text[1:] & ~has_text[:-1])
-    columns: list[list[tuple[int, int]]] = [[] for _ in starts]
-    for span in itertools.chain.from_iterable(rows):
-        columns[int(np.searchsorted(starts, span[0], side="right")) - 1].append(span)
-    are_aligned = all(1 in map(len, map(set, zip(*spans, strict=True))) for spans in columns)
-    n_fields = max(map(len, rows))
-    if are_aligned and len(columns) > n_fields:
+    n_columns = np.count_nonzero(has_text[1:] & ~has_text[:-1])
+    n_fields = max(map(len, rows), default=0)
+    if n_columns > n_fields and not any("\t" in line for line in lines):
         raise DataError(
-            f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
+            f"{where} has {n_columns} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
 
 
-def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
-    """First numbers of the columns in which whole numbers seem to touch.
-
-    Such a column is as wide as several of the narrowest one, its numbers fill all but one of these widths, and none of
-    the parts begins with 0.
-    """
-    ends = {tuple(stop for _, stop in row) for row in rows}
-    if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
-        return []
-    widths = np.diff([0, *ends.pop()])
-    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
-    if len(rows) < 2 or (widths - sizes)[:, 1:].min(initial=2) < 2:  # separated by single blanks
-        return []
-    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
-    return [
-        fields[0][column]
-        for column in np.flatnonzero(is_wide)
-        if all(
-            row[column][-place] != "0"
-            for row in fields
-            for place in range(least, len(row[column]), least)
-        )
-    ]
-
-
-def _is_gct(above: list[str]) -> bool:
-    return bool(above) and above[0].strip() in ("#1.2", "#1.3")
+# header -----------------------------------------------------------------------------------------
 
 
 def _table(
@@ -138,18 +197,19 @@ def _table(
     comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
-    delimiter, decimal = _delimiter(
-        source, lines, source.delimiter or (told[0] if told else None), where
-    )
-    if delimiter is None:
-        _check_positions(lines, where)
-    rows = _rows(lines, delimiter)
+    dialect = _dialect(source, lines, source.delimiter or next(iter(told), None))
+    delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
     if not rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
-    first, n_lines, notes = _heading(source, where, above, lines, rows, delimiter, decimal)
-    body = rows[min(n_lines, 1) :]
-    has_header, n_above = first is not None, len(above) + n_lines
-    if len(rows[0]) == 1 and not has_header:  # blank lines are missing values
+    if source.delimiter is None:
+        _check_title(dialect, lines, len(above), where)
+    if source.decimal is None and decimal == ",":
+        _check_decimal(dialect, where)
+    if delimiter is None:
+        _check_positions(lines, where)
+    first, n_lines, note = _heading(source, where, above, lines, dialect)
+    body, n_above = rows[min(n_lines, 1) :], len(above) + n_lines
+    if len(rows[0]) == 1 and first is None:  # blank lines are missing values
         n_above = len("".join(above).rstrip().splitlines())
     columns = [f"column {index}" for index in range(len(rows[0]))]
     left_out: dict[int, str] = {}
@@ -165,8 +225,8 @@ def _table(
         left_out |= dict.fromkeys(range(1, 1 + n_notes), "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
     said = [
-        f"{_NAMES.get(delimiter, repr(delimiter))}",
-        "header" if has_header else "no header",
+        dialect.name,
+        "no header" if first is None else "header",
         *(["row names"] if has_row_names else []),
         *(["decimal comma"] if decimal == "," else []),
         *([f"{len(above)} line{'s' * (len(above) > 1)} above"] if above else []),
@@ -177,56 +237,101 @@ def _table(
         view=source.view_name,
         columns=tuple(columns),
         head=body,
-        blocks=lambda _: _blocks(
-            source,
-            opened,
-            where,
-            n_columns=len(columns),
-            n_above=n_above,
-            comment=comment,
-            delimiter=delimiter,
-        ),
-        has_header=has_header,
+        blocks=lambda _: _blocks(source, opened, where, dialect, len(columns), n_above, comment),
+        has_header=first is not None,
         samples_in=samples_in,
         id_position=0 if has_row_names or is_gct else None,
         left_out=left_out,
         form=", ".join(said),
-        notes=notes,
+        notes=(note,) if note else (),
         decimal=decimal,
-        is_by_blanks=delimiter is None,
     )
 
 
 def _heading(
-    source: Source,
-    where: str,
-    above: list[str],
-    lines: list[str],
-    rows: list[list[str]],
-    delimiter: str | None,
-    decimal: str,
-) -> tuple[list[str] | None, int, tuple[str, ...]]:
-    """Names of columns, None without a header; number of lines below `above` that they take; notes."""
+    source: Source, where: str, above: list[str], lines: list[str], dialect: _Dialect
+) -> tuple[list[str] | None, int, str]:
+    """Names of columns, None without a header; number of lines below `above` that they take; a note."""
+    rows, decimal = dialect.rows, dialect.decimal
     first, second = rows[0], rows[1] if len(rows) > 1 else []
-    are_values = [_is_value(field, decimal) for field in first]
+    are_values = [is_value(field, decimal) for field in first]
     last = above[-1] if above and source.header is not False and source.comment is None else ""
     if last.startswith("#") and not _is_gct(above) and all(are_values[1:]):  # of NumPy
-        names = next(iter(_rows([last.lstrip("#")], delimiter)), [])
+        names = next(iter(_rows([last.lstrip("#")], dialect.delimiter)), [])
         are_text = all(names) and not all(is_number(name, decimal) for name in names)
         if len(names) == len(first) and are_text:
-            return names, 0, ()
-    has_header, notes = source.header, tuple[str, ...]()
+            return names, 0, ""
+    has_header, note = source.header, ""
     if has_header is None:
-        of_samples = source.samples_in == "columns"
-        has_header = len(second) - len(first) == 1 and not all(are_values)
-        has_header = has_header or _has_header(where, first, second, decimal, of_samples=of_samples)
-        what = "feature" if of_samples else "sample"
-        notes = _notes_of_header(where, first, second, decimal, what, has_header=has_header)
+        if len(second) - len(first) == 1 and not all(are_values):  # R's write.table
+            has_header = True
+        else:
+            has_header, note = _has_header(source, where, first, second, decimal)
     if not has_header:
-        return None, 0, notes
-    n_lines = 1 + "".join(next(_fields(lines, delimiter))).count("\n")
+        return None, 0, note
+    n_lines = 1 + "".join(next(_fields(lines, dialect.delimiter))).count("\n")
     name = first[0].removeprefix("#").lstrip() or first[0]
-    return [name, *first[1:]], n_lines, notes
+    return [name, *first[1:]], n_lines, note
+
+
+def _has_header(
+    source: Source, where: str, first: list[str], second: list[str], decimal: str
+) -> tuple[bool, str]:
+    """Whether a first line names the columns, and a note if it may be otherwise; an error where that is unclear."""
+
+    def is_text(field: str) -> bool:
+        return field != "" and not is_value(field, decimal)
+
+    if any(map(is_text, first[1:])):
+        return True, ""
+    lead, below_lead, of_samples = (
+        first[0],
+        second[0] if second else "",
+        source.samples_in != "rows",
+    )
+    has_ids = is_text(lead)
+    digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
+    are_whole = bool(digits) and all(map(str.isdecimal, digits))
+    are_counted = are_whole and [*map(int, digits)] == [
+        *range(int(digits[0]), int(digits[0]) + len(digits))
+    ]
+    are_others = not all(map(str.isdecimal, below))
+    # whole numbers that differ above others: years, sizes, positions
+    are_odd = are_whole and are_others and 1 < len(set(digits)) == len(digits)
+    is_named = has_ids and (
+        id_strength(lead) == CERTAIN
+        or lead.lower() in _FIRST_NAMES
+        or (below_lead != "" and is_value(below_lead, decimal))
+    )
+    if lead == "" and are_whole:
+        has_header = are_counted or is_text(below_lead) or are_others
+        is_unclear = False
+    elif is_named:
+        has_header, is_unclear = True, False
+    elif of_samples and has_ids and are_whole and len(digits) >= _NUMBERED:
+        has_header = are_odd or any(field[0] == "0" and len(field) > 1 for field in digits)
+        is_unclear = not has_header and len(set(digits)) == len(digits)
+    else:
+        # Three or more consecutive whole numbers above others, from 0 (what a frame writes for columns without
+        # names) or behind the heading of text ids, number or date the columns.
+        may_count = are_counted and len(digits) >= _NUMBERED
+        from_0 = may_count and int(digits[0]) == 0
+        has_header = may_count and are_others and (from_0 or has_ids)
+        is_unclear = may_count and not has_header and (are_others or from_0)
+    if is_unclear:
+        raise DataError(
+            f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
+            "sample. Set header=True or header=False (--header, --no-header)."
+        )
+    if not digits or not all(digits):
+        return has_header, ""
+    what = "feature" if of_samples else "sample"
+    if has_header:
+        doubt = id_strength(lead) < CERTAIN and lead.lower() not in _FIRST_NAMES
+        taken = f"the names of columns (--no-header if it is a {what})"
+    else:
+        doubt, taken = has_ids or are_odd, f"the first {what} (--header if it names the columns)"
+    return has_header, f"{where}: first line {_shown(first)} taken as {taken}." if doubt else ""
 
 
 def _columns(
@@ -240,12 +345,19 @@ def _columns(
         return names, left_out, False
     if not all(row[-1:] == [""] and len(row) > len(names) for row in body):
         return ["", *names], left_out, True  # R's write.table
-    if any(row[0] and not _is_value(row[0], decimal) for row in body):
+    if any(row[0] and not is_value(row[0], decimal) for row in body):
         raise DataError(
             f"{where}: each row has one field more than the header, and the last one is empty: either the "
             "rows end in a delimiter, or the header lacks a name of the first column. Correct the header."
         )
     return [*names, ""], {**left_out, len(names): "empty"}, False
+
+
+def _shown(fields: list[str]) -> str:
+    return ",".join(fields[:_SHOWN]) + (",..." if len(fields) > _SHOWN else "")
+
+
+# rows -------------------------------------------------------------------------------------------
 
 
 def _fields(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
@@ -270,153 +382,14 @@ def _rows(lines: list[str], delimiter: str | None) -> list[list[str]]:
     return [[field.strip() for field in row] for row in rows if not _is_blank(row)]
 
 
-def _is_value(field: str, decimal: str) -> bool:
-    """Return whether a field is a number, or says that one is missing."""
-    return is_number(field, decimal) or field.lower() in MISSING
-
-
-def _delimiter(
-    source: Source, lines: list[str], told: str | None, where: str
-) -> tuple[str | None, str]:
-    """The delimiter (None: runs of blanks) and the decimal mark under which most fields are numbers."""
-    if told is not None:
-        return told, _share(_rows(lines, told), told, where, source.decimal)[1]
-    filled = [line for line in lines if line.strip()]
-    found: list[tuple[bool, float, str, str, list[list[str]]]] = []
-    for mark in _DELIMITERS:
-        if not all(mark in line for line in filled[1:]):
-            continue
-        try:
-            rows = _rows(lines, mark)
-        except csv.Error:  # a field of more than 128 KiB
-            continue
-        widths = {len(row) for row in rows[1:] or rows}
-        if len(widths) != 1 or (width := widths.pop()) < 2:
-            continue
-        if abs(len(rows[0]) - width) > 1 or (mark == "," and len(rows[0]) == 1):
-            continue
-        share, decimal = _share(rows, mark, where, source.decimal)
-        found.append((len(rows[0]) == width, share, mark, decimal, rows))
-    by_blanks = _rows(lines, None)
-    share_of_blanks, decimal_of_blanks = _share(by_blanks, None, where, source.decimal)
-    if found:
-        _, share, mark, decimal, rows = max(found, key=lambda one: one[:2])  # the first of equals
-        several = any(_SEVERAL_NUMBERS.match(field) for row in rows for field in row)
-        several |= mark == "," and share_of_blanks > 2 * share  # commas are decimal marks
-        if not (several and share_of_blanks > share):
-            return mark, decimal
-        return None, decimal_of_blanks
-    widths = {len(row) for row in by_blanks}
-    are_numbers = len(widths) == 1 and widths != {1} and share_of_blanks > _MOST
-    own = {".csv": ",", ".tsv": "\t"}.get(source.suffix, "\t")
-    in_all = [m for m in (own, *_DELIMITERS) if filled and all(m in line for line in filled)]
-    if in_all and not are_numbers:  # rows of several lengths: reading says which
-        return in_all[0], source.decimal or "."
-    return None, decimal_of_blanks
-
-
-def _share(
-    rows: list[list[str]], mark: str | None, where: str, told: str | None
-) -> tuple[float, str]:
-    """Share of fields that are numbers, and their decimal mark."""
-    fields = [field for row in (rows[1:] or rows) for field in row]
-    n_fields = max(1, len(fields))
-    if told is not None:
-        return sum(is_number(field, told) for field in fields) / n_fields, told
-    dots = sum(map(is_number, fields))
-    commas = 0 if mark == "," else sum(is_number(field, ",") for field in fields)
-    if commas <= dots:
-        return dots / n_fields, "."
-    with_comma = [field for field in fields if "," in field and is_number(field, ",")]
-    if all(_THOUSANDS.fullmatch(field) for field in with_comma):
-        raise DataError(
-            f"{where}: the comma in {with_comma[0]!r} may mark decimals or thousands. Set decimal=',' "
-            "(--decimal), or write numbers without separators of thousands."
-        )
-    return commas / n_fields, ","
-
-
-def _has_header(
-    where: str, first: list[str], second: list[str], decimal: str, *, of_samples: bool
-) -> bool:
-    def is_text(field: str) -> bool:
-        return field != "" and not _is_value(field, decimal)
-
-    if any(map(is_text, first[1:])):
-        return True
-    has_ids = is_text(first[0])
-    digits, below = (first[1:], second[1:]) if has_ids or not first[0] else (first, second)
-    are_others = not all(map(str.isdecimal, below))
-    if first[0] == "" and digits and all(map(str.isdecimal, digits)):
-        return _is_range(digits) or is_text((second or [""])[0]) or are_others
-    if has_ids:
-        is_named = id_strength(first[0]) > 2 or first[0].lower() in (*_FIRST_NAMES, *LABEL_COLUMNS)
-        if is_named or (second and _is_value(second[0], decimal) and second[0]):
-            return True
-        if of_samples and len(digits) >= _NUMBERED and _are_odd(digits, [""]):
-            is_padded = any(field[0] == "0" and len(field) > 1 for field in digits)
-            if is_padded or _are_odd(digits, below):
-                return True
-            raise _unclear(where, first)
-    # Three or more consecutive whole numbers above others, from 0 (what a frame writes for columns without
-    # names) or behind the heading of text ids, number or date the columns.
-    if len(digits) < _NUMBERED or not all(map(str.isdecimal, digits)) or not _is_range(digits):
-        return False
-    starts_at_0 = int(digits[0]) == 0
-    is_sure = are_others and (starts_at_0 or has_ids)
-    if not is_sure and (are_others or starts_at_0):
-        raise _unclear(where, first)
-    return is_sure
-
-
-def _is_range(digits: list[str]) -> bool:
-    start = int(digits[0])
-    return [int(field) for field in digits] == list(range(start, start + len(digits)))
-
-
-def _unclear(where: str, first: list[str]) -> DataError:
-    return DataError(
-        f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
-        "sample. Set header=True or header=False (--header, --no-header)."
-    )
-
-
-def _notes_of_header(
-    where: str, first: list[str], second: list[str], decimal: str, what: str, *, has_header: bool
-) -> tuple[str, ...]:
-    """Return a note if a first line of numbers may be a header or a sample (or feature)."""
-    has_ids = not _is_value(first[0], decimal)
-    numbers = first[1:] if has_ids or not first[0] else first
-    if not numbers or not all(field and _is_value(field, decimal) for field in numbers):
-        return ()
-    if has_header:
-        is_sure = first[0].lower() in _FIRST_NAMES
-        taken = f"the names of columns (--no-header if it is a {what})"
-    else:
-        is_sure = not has_ids and not _are_odd(numbers, second[-len(numbers) :])
-        taken = f"the first {what} (--header if it names the columns)"
-    return () if is_sure else (f"{where}: first line {_shown(first)} taken as {taken}.",)
-
-
-def _are_odd(numbers: list[str], below: list[str]) -> bool:
-    """Return whether fields are whole numbers that differ, above others: years, sizes, positions."""
-    are_others = are_whole(numbers) and not are_whole(below)
-    return are_others and 1 < len(set(numbers)) == len(numbers)
-
-
-def _shown(fields: list[str]) -> str:
-    return ",".join(fields[:_SHOWN]) + (",..." if len(fields) > _SHOWN else "")
-
-
 def _blocks(
     source: Source,
     opened: Callable[[], IO[str]],
     where: str,
-    *,
+    dialect: _Dialect,
     n_columns: int,
     n_above: int,
     comment: str | None,
-    delimiter: str | None,
 ) -> Iterator[Block]:
     """Columns of some rows at a time, of which the first is below `n_above` lines."""
 
@@ -437,21 +410,26 @@ def _blocks(
     size = max(1, min(_BLOCK_ROWS, _LARGE_BLOCK_FIELDS // n_columns), _BLOCK_FIELDS // n_columns)
     first = 0
     with unreadable(source, "text", is_text=True), opened() as stream:
-        rows = _fields(lines(stream), delimiter)
+        rows = _fields(lines(stream), dialect.delimiter)
         filled = (row for row in rows if n_columns == 1 or not _is_blank(row))
         while block := [*itertools.islice(filled, size)]:
             for index, row in enumerate(block, first):
                 if len(row) != n_columns:
-                    remedy = "Put quotes around fields that have the delimiter in them, or"
-                    if len(row) < n_columns:
-                        remedy = "Write the empty cells of the row too, remove the row if it is no sample, or"
-                        if delimiter is None:
-                            remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else"
-                    raise DataError(
-                        f"{where}: row {index} (counted from 0 below the header) has {len(row)} fields where the "
-                        f"first line has {n_columns}, separated by {_NAMES.get(delimiter, repr(delimiter))}. {remedy} "
-                        "leave out lines above the header (--skip) or comments (--comment), or tell the delimiter "
-                        "(--delimiter)."
-                    )
+                    raise _other_width(where, dialect, row, index, n_columns)
             first += len(block)
             yield [*zip(*block, strict=True)]
+
+
+def _other_width(
+    where: str, dialect: _Dialect, row: list[str], index: int, n_columns: int
+) -> DataError:
+    remedy = "Put quotes around fields that have the delimiter in them"
+    if len(row) < n_columns:
+        remedy = "Remove the row if it is no sample, or write its empty cells too"
+        if dialect.delimiter is None:
+            remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else remove the row if it is no sample"
+    return DataError(
+        f"{where}: row {index} (counted from 0 below the header), {_shown(row)}, has {len(row)} field(s) where the "
+        f"first line has {n_columns}, separated by {dialect.name}. {remedy}, or leave out comments (--comment), or tell "
+        "the delimiter (--delimiter)."
+    )

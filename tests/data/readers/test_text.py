@@ -20,6 +20,7 @@ from mscam_dask.data.readers.base import Source, SourceContents
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
+from tests.messages import raises
 
 VALUES = [[1.5, 2.0], [-3.0, 4e-5], [0.0, 6.0]]
 
@@ -313,8 +314,48 @@ def test_compressed_text(tmp_path: Path, suffix: str) -> None:
         read(Source(path, max_bytes=10**5))
 
 
-def test_whole_numbers_in_a_column_of_twice_the_width_are_one_number(tmp_path: Path) -> None:
-    dates = [20200101, 20200102, 20211231]
-    lines = [f"{line:5d}{date:10d}{line:5d}" for line, date in enumerate(dates)]
-    found, _ = table(Source(write(tmp_path, "\n".join(lines)), id_column=False))
-    np.testing.assert_array_equal(np.asarray(found)[:, 1], dates)
+TABLE = ["id,a,b", *(f"p{row},{row}.5,{row * row}" for row in range(6))]
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+@pytest.mark.parametrize(
+    ("lines", "quoted"),
+    [
+        (["Table S1", *TABLE], ["Table S1", "--skip 1"]),
+        (["Table S1 of the supplement", "", *TABLE], ["Table S1", "--skip 2"]),
+        (["Table S1", *(line.rpartition(",")[0] for line in TABLE)], ["Table S1", "--skip 1"]),
+        ([*TABLE, "Source: registry"], ["row 6", "Source: registry", "Remove the row"]),
+        ([*TABLE[:3], "p9,1", *TABLE[3:]], ["row 2", "p9,1", "empty cells"]),
+    ],
+)
+def test_advice_names_the_line_and_the_delimiter(
+    tmp_path: Path, mark: str, lines: list[str], quoted: list[str]
+) -> None:
+    name = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}[mark]
+    path = write(tmp_path, "\n".join(line.replace(",", mark) for line in lines), "t.txt")
+    with raises(DataError, *quoted, f"by {name}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a,b\n1,234\n5,678\n9,123\n", [[1, 234], [5, 678], [9, 123]]),
+        ("a b c\n1,5 2 3\n1 2,5 3\n4,5 5 6\n", [[1.5, 2, 3], [1, 2.5, 3], [4.5, 5, 6]]),
+        ("x\n1,5\n2,25\n3,5\n", [[1.5], [2.25], [3.5]]),
+    ],
+    ids=["two columns", "among blanks", "one column"],
+)
+def test_commas_that_separate_numbers_and_those_that_mark_decimals(
+    tmp_path: Path, text: str, expected: list[list[float]]
+) -> None:
+    assert table(Source(write(tmp_path, text), id_column=False))[0] == expected
+
+
+@pytest.mark.parametrize("missing", ["\\N", "."])
+def test_missing_cells_of_databases_and_of_statistics_programs(
+    tmp_path: Path, missing: str
+) -> None:
+    found, loaded = table(write(tmp_path, f"id\ta\tb\np\t{missing}\t1.5\nq\t2\t{missing}\n"))
+    np.testing.assert_array_equal(found, [[np.nan, 1.5], [2, np.nan]])
+    assert loaded.origin["missing cells"] == "2"
