@@ -13,7 +13,15 @@ from typing import IO
 import numpy as np
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
-from mscam_dask.data.readers.roles import CERTAIN, Block, Table, id_strength, is_number, is_value
+from mscam_dask.data.readers.roles import (
+    CERTAIN,
+    Block,
+    Table,
+    are_whole,
+    id_strength,
+    is_number,
+    is_value,
+)
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
@@ -291,26 +299,27 @@ def _has_header(
     )
     has_ids = is_text(lead)
     digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
-    are_whole = bool(digits) and all(map(str.isdecimal, digits))
-    are_counted = are_whole and [*map(int, digits)] == [
+    are_digits = bool(digits) and all(map(str.isdecimal, digits))
+    are_counted = are_digits and [*map(int, digits)] == [
         *range(int(digits[0]), int(digits[0]) + len(digits))
     ]
     are_others = not all(map(str.isdecimal, below))
-    # whole numbers that differ above others: years, sizes, positions
-    are_odd = are_whole and are_others and 1 < len(set(digits)) == len(digits)
+    # whole numbers that differ, which are years, sizes or positions above others
+    differ = are_whole(digits) and 1 < len(set(digits)) == len(digits)
+    are_odd = differ and not are_whole(below)
     is_named = has_ids and (
         id_strength(lead) == CERTAIN
         or lead.lower() in _FIRST_NAMES
         or (below_lead != "" and is_value(below_lead, decimal))
     )
-    if lead == "" and are_whole:
+    if lead == "" and are_digits:
         has_header = are_counted or is_text(below_lead) or are_others
         is_unclear = False
     elif is_named:
         has_header, is_unclear = True, False
-    elif of_samples and has_ids and are_whole and len(digits) >= _NUMBERED:
+    elif of_samples and has_ids and differ and len(digits) >= _NUMBERED:
         has_header = are_odd or any(field[0] == "0" and len(field) > 1 for field in digits)
-        is_unclear = not has_header and len(set(digits)) == len(digits)
+        is_unclear = not has_header
     else:
         # Three or more consecutive whole numbers above others, from 0 (what a frame writes for columns without
         # names) or behind the heading of text ids, number or date the columns.
