@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import Result
 
 from mscam_dask import load_run
-from mscam_dask.data.ingest import ingest
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.pipeline.run.list_runs import compare_runs, list_runs
 from mscam_dask.pipeline.run.run import EXIT_DRIFT
@@ -23,6 +21,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.cli.screens import numbers
 from tests.kept import kept_or_made
 from tests.messages import quotes
+from tests.pipeline.runs import rewritten
 from tests.synthetic import gaussian_views, save_npz, three_subspaces
 
 Call = Callable[..., Result]
@@ -79,17 +78,6 @@ def test_what_predict_refuses(
     assert (without.exit_code, "mscam-dask[parquet]" in without.stderr) == (2, True)
 
 
-def test_new_samples_may_be_a_store(run: Path, new: str, call: Call) -> None:
-    ingest(new, "new.zarr")
-    stored = call("predict", run, "new.zarr")
-    assert stored.stdout == call("predict", run, new).stdout
-
-
-def changed(run: Path, **fields: object) -> None:
-    directory = RunDirectory(run)
-    directory.write_record(msgspec.structs.replace(directory.read_record(), **fields))
-
-
 @pytest.fixture
 def three_runs(run: Path, call: Call, copies: Path) -> Path:
     """Runs one, two with another number of clusters, and three, which failed."""
@@ -100,9 +88,11 @@ def three_runs(run: Path, call: Call, copies: Path) -> Path:
 
     kept_or_made(copies / "two", run.parent / "two", make)
     shutil.copytree(run.parent / "two", run.parent / "three")
-    changed(run, started="2026-01-01T10:00:00+00:00")
-    changed(run.parent / "two", started="2026-01-02T10:00:00+00:00")
-    changed(run.parent / "three", started="2026-01-03T10:00:00+00:00", state="failed")
+    rewritten(RunDirectory(run), started="2026-01-01T10:00:00+00:00")
+    rewritten(RunDirectory(run.parent / "two"), started="2026-01-02T10:00:00+00:00")
+    rewritten(
+        RunDirectory(run.parent / "three"), started="2026-01-03T10:00:00+00:00", state="failed"
+    )
     return run.parent
 
 
@@ -121,7 +111,7 @@ def test_runs_are_listed_and_filtered(three_runs: Path, call: Call) -> None:
     assert names_in(call("runs", "runs", "--name", "t?o", "--name", "one")) == ["one", "two"]
     assert call("runs", "runs", "--since", "yesterday").exit_code == 2
     assert call("runs", ".").exit_code == 3
-    changed(three_runs / "one", state="running")  # and no process runs it
+    rewritten(RunDirectory(three_runs / "one"), state="running")  # and no process runs it
     assert names_in(call("runs", "runs", "--status", "interrupted")) == ["one"]
     (three_runs / "two" / "run.json").write_text("{")
     listed = call("runs", "runs")
@@ -164,7 +154,10 @@ def test_agreement_is_on_common_samples(here: Path, call: Call) -> None:
 
 
 def test_the_index_page_links_reports_and_loads_nothing(three_runs: Path, call: Call) -> None:
-    changed(three_runs / "three", error={"type": "DataError", "message": "<script>alert(1)"})
+    rewritten(
+        RunDirectory(three_runs / "three"),
+        error={"type": "DataError", "message": "<script>alert(1)"},
+    )
     result = call("runs", "runs", "--html", "pages/index.html")
     assert result.exit_code == 0, result.output
     page = Path("pages/index.html").read_text()

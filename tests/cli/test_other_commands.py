@@ -21,6 +21,7 @@ from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.cli.screens import numbers
 from tests.messages import quotes
+from tests.pipeline.runs import rewritten
 
 Call = Callable[..., Result]
 
@@ -144,7 +145,7 @@ def test_describe_shows_a_run_that_ended_well_or_not_or_was_cut_off(run: Path, c
         *("report.html", "pipeline.toml", "events.jsonl", "labels.csv", "result.zarr", "data.zarr"),
     ):
         assert part in text
-    change(Path("the run"), state="running", exit_code=None)
+    rewritten(RunDirectory(Path("the run")), state="running", exit_code=None)
     with RunLock(Path("the run")):
         under_way = call("describe", "the run").stdout
     assert " running\n" in under_way
@@ -155,11 +156,6 @@ def test_describe_shows_a_run_that_ended_well_or_not_or_was_cut_off(run: Path, c
     bad = call("describe", "bad").stdout
     assert re.search(r"\bfailed\b.*\b2\n", bad)
     assert re.search(quotes("ConfigurationError", "n_clusters", 61), bad)
-
-
-def change(run: Path, **fields: object) -> None:
-    directory = RunDirectory(run)
-    directory.write_record(msgspec.structs.replace(directory.read_record(), **fields))
 
 
 def test_doctor_finds_this_computer_fit(here: Path, call: Call) -> None:
@@ -197,15 +193,15 @@ def test_doctor_finds_a_run_valid_or_says_what_has_changed(run: Path, call: Call
     record = RunDirectory(run).read_record()
     assert record.fit is not None
     names = (*record.fit.cluster_names[:-1], 9)
-    change(run, fit=msgspec.structs.replace(record.fit, cluster_names=names))
+    rewritten(RunDirectory(run), fit=msgspec.structs.replace(record.fit, cluster_names=names))
     assert levels(1)[2] == "fail"
-    change(run, fit=record.fit)
+    rewritten(RunDirectory(run), fit=record.fit)
     shutil.rmtree(run / "data.zarr")
     assert levels(0) == ["ok", "ok", "ok", "warn"]
     labels = run / "labels.csv"
     labels.write_text(labels.read_text().replace("0,0", "0,1", 1))
     assert levels(1)[1] == "fail"
-    change(run, state="failed")
+    rewritten(RunDirectory(run), state="failed")
     assert levels(1)[0] == "fail"
 
 

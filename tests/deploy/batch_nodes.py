@@ -1,4 +1,4 @@
-"""A real SLURM and a real Grid Engine of one node, in namespaces: nothing outside of them is changed."""
+"""A real SLURM of one node, in namespaces: nothing outside of them is changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -61,11 +60,6 @@ class Machine:
         return self.run(
             "squeue", "--noheader", "--name=mscam-worker", "--states=R", "--format=%i"
         ).split()
-
-    def sge_jobs(self) -> dict[str, str]:
-        """Return the state of each job of Grid Engine."""
-        jobs = ET.fromstring(self.run("qstat", "-xml", "-u", "*")).iter("job_list")
-        return {str(job.findtext("JB_job_number")): str(job.get("state")) for job in jobs}
 
 
 @contextmanager
@@ -153,61 +147,4 @@ def slurm_node(root: Path) -> Iterator[Machine]:
 
     environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf")}
     with _machine(_START_SLURM.format(root=root), root, ready, environment) as node:
-        yield node
-
-
-# The directories of Debian's packages, with files of this cluster in their places.
-_START_SGE = """
-mkdir {root}/spool {root}/cell
-cp -a $SGE_ROOT/default/. {root}/cell
-mount --bind {root}/spool /var/spool/gridengine
-mount --bind {root}/cell $SGE_ROOT/default
-mkdir -p /var/spool/gridengine/qmaster/job_scripts /var/spool/gridengine/spooldb /var/spool/gridengine/execd
-chmod 755 {root}
-chown -R sgeadmin: /var/spool/gridengine {root}/cell
-echo node1 >{root}/cell/common/act_qmaster
-cd /
-runuser -u sgeadmin -- {setup} $SGE_ROOT default /var/spool/gridengine/spooldb sgeadmin
-{daemons}/spooldefaults managers root
-{daemons}/sge_qmaster
-until qconf -sh; do sleep 0.2; done
-qconf -as node1
-qconf -Ae {root}/exec_host
-qconf -Ahgrp {root}/host_group
-qconf -sq | sed 's/^qname .*/qname main.q/; s/^hostlist .*/hostlist @allhosts/; s/^slots .*/slots 12/
-  s/^pe_list .*/pe_list NONE/; s/^ckpt_list .*/ckpt_list NONE/; s/^load_thresholds.*/load_thresholds NONE/
-  s/^shell_start_mode .*/shell_start_mode unix_behavior/' >{root}/queue
-qconf -Aq {root}/queue
-mkdir {root}/configuration
-qconf -sconf | sed 's/^min_[ug]id .*//; s/^execd_spool_dir.*/execd_spool_dir \\/var\\/spool\\/gridengine\\/execd/
-  $a min_uid 0\\nmin_gid 0' >{root}/configuration/global
-qconf -Mconf {root}/configuration/global
-qconf -ssconf | sed 's/^schedule_interval .*/schedule_interval 0:0:2/; s/^flush_\\(.*\\)_sec.*/flush_\\1_sec 1/' >{root}/schedule
-qconf -Msconf {root}/schedule
-{daemons}/sge_execd
-exec sleep infinity
-"""
-
-_NO_LIMITS = (
-    "load_scaling", "complex_values", "user_lists", "xuser_lists", "projects", "xprojects", "usage_scaling",
-    "report_variables",
-)  # fmt: skip
-
-
-@contextmanager
-def sge_node(root: Path) -> Iterator[Machine]:
-    """Start Grid Engine with its files in `root`; skips where that is not possible."""
-    package = "gridengine-master gridengine-exec gridengine-client iproute2"
-    setup = "/usr/share/gridengine/scripts/init_cluster"
-    needed("ip", "qsub", "qconf", setup, package=package)
-    host = ["hostname node1", *(f"{name} NONE" for name in _NO_LIMITS), ""]
-    (root / "exec_host").write_text("\n".join(host))
-    (root / "host_group").write_text("group_name @allhosts\nhostlist node1\n")
-    start = _START_SGE.format(root=root, daemons="/usr/lib/gridengine", setup=setup)
-
-    def ready(started: Machine) -> bool:
-        return "node1 " in started.run("qhost").replace(" -  ", "")
-
-    environment = {**os.environ, "SGE_ROOT": "/var/lib/gridengine", "SGE_CELL": "default"}
-    with _machine(start, root, ready, environment) as node:
         yield node

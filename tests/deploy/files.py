@@ -6,7 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,15 +68,3 @@ def run(
         env=None if env is None else dict(env),
         check=False,
     )
-
-
-def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where a YAML value has mappings with keys."""
-    if isinstance(value, dict):
-        if value:
-            yield path
-        for key, item in value.items():
-            yield from paths(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from paths(item, (*path, index))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest import mock
 
 import pytest
 import yaml
@@ -197,36 +193,3 @@ def test_a_file_without_a_daskjob_is_a_configuration_error(
 ) -> None:
     (tmp_path / "job.yaml").write_text(content)
     assert create(tmp_path / "job.yaml") == 2
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("phase", "word"), [("Succeeded", "Successful"), ("Failed", "Failed")])
-def test_the_operator_says_these_words_and_frees_the_cluster(phase: str, word: str) -> None:
-    """The Dask operator's own code, of the pod that it makes of our job."""
-    controller = pytest.importorskip("dask_kubernetes.operator.controller.controller")
-    spec = JOB["spec"]["job"]["spec"]
-    pod = controller.build_job_pod_spec("mscam-nightly", "mscam-nightly", "mscam", spec, {}, {})
-    assert pod["metadata"]["name"] == RUNNER.rpartition("/")[2]
-    done: list[Any] = []
-
-    class Resource:
-        @classmethod
-        async def get(cls, name: str, namespace: str) -> Resource:
-            assert (name, namespace) == ("mscam-nightly", "mscam")
-            return cls()
-
-        async def delete(self) -> None:
-            done.append("deleted")
-
-        async def patch(self, value: Any, subresource: str) -> None:
-            done.append(value["status"]["jobStatus"])
-
-    handler = getattr(controller, f"handle_runner_status_change_{phase.lower()}")
-    with (
-        warnings.catch_warnings(),
-        mock.patch.multiple(controller, DaskCluster=Resource, DaskJob=Resource),
-    ):
-        warnings.simplefilter("ignore", DeprecationWarning)  # its clock
-        logger = logging.getLogger("test")
-        asyncio.run(handler(meta=pod["metadata"], namespace="mscam", logger=logger))
-    assert sorted(done) == sorted(["deleted", word])

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import re
-import time
 import warnings
-from functools import cache, reduce
+from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from operator import getitem
 from pathlib import Path
 from typing import Any
 
-import dask.config
 import pytest
 import yaml
 
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import environment_overrides
 from mscam_dask.pipeline.tls import make_certificates
-from tests.clusters import local_client
-from tests.deploy.files import DEPLOY, documents, paths
+from tests.deploy.files import DEPLOY, documents
 
 for package in ("dask_kubernetes", "kubernetes_validate"):
     if find_spec(package) is None:
@@ -32,10 +27,6 @@ KUBERNETES = "1.29"  # the oldest that deploy/k8s/README.md names
 K8S = DEPLOY / "k8s"
 PAGE = (K8S / "README.md").read_text()
 MANIFESTS = sorted(file for file in K8S.glob("*.yaml") if file.name != "kustomization.yaml")
-# Mappings whose keys are anybody's: a typo there is another name, not an error.
-FREE = {
-    "labels", "annotations", "data", "matchLabels", "requests", "limits", "items", "selector",
-}  # fmt: skip
 
 
 def strict(schema: Any) -> Any:
@@ -113,25 +104,11 @@ def one(kind: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 @pytest.mark.thorough
-def test_every_manifest_is_accepted_and_a_typo_anywhere_is_not(file: Path) -> None:
-    from jsonschema import ValidationError
-
-    planted = 0
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_every_manifest_is_accepted(file: Path) -> None:
     for manifest in documents(file):
         check(manifest)
-        for path in paths(manifest):
-            if FREE & {str(part) for part in path} or path == ("metadata",):
-                continue
-            wrong = copy.deepcopy(manifest)
-            place = reduce(getitem, path, wrong)
-            key = min(place)
-            place[f"{key}x"] = place.pop(key)
-            with pytest.raises((ValidationError, KeyError)):
-                check(wrong)
-            planted += 1
-    assert planted > 0
 
 
 def test_the_operators_values_exist_in_its_chart() -> None:
@@ -249,24 +226,3 @@ def test_the_operator_is_installed_at_the_version_of_its_values_and_may_list_wha
     (subject,) = binding["subjects"]
     release = re.findall(r"(\S+) dask/dask-kubernetes-operator", PAGE)
     assert [subject["name"]] == release, "helm names the account after the release"
-
-
-@pytest.mark.thorough
-def test_short_tasks_that_wait_make_the_autoscaler_grow_the_cluster() -> None:
-    (scheduler,) = one("DaskCluster")["spec"]["scheduler"]["spec"]["containers"]
-    (duration,) = (
-        entry["value"]
-        for entry in scheduler["env"]
-        if entry["name"] == "DASK_DISTRIBUTED__ADAPTIVE__TARGET_DURATION"
-    )
-    with local_client(2, processes=False) as client:
-        tasks = client.map(time.sleep, [0.5] * 12, pure=False, key="short")
-        client.gather(tasks[:2])  # how long one takes is known now
-
-        def target() -> Any:
-            return client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.adaptive_target())
-
-        assert target() <= 2, "with Dask's default"
-        with dask.config.set({"distributed.adaptive.target-duration": duration}):
-            assert target() >= 6
-        client.cancel(tasks)

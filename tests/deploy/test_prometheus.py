@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
@@ -20,8 +15,8 @@ from distributed import Client, LocalCluster
 
 from mscam_dask.engine.executors.dask import workers_timeout_s
 from mscam_dask.pipeline.run.report import METRICS
-from tests.deploy.files import DEPLOY, documents, run, script_environment
-from tests.deploy.processes import free_ports, mscam, needed, started, wait_until
+from tests.deploy.files import DEPLOY, documents, run
+from tests.deploy.processes import needed, wait_until
 
 FILES = DEPLOY / "prometheus"
 
@@ -176,93 +171,3 @@ def test_rules_by_promtool(tmp_path: Path) -> None:
     (tmp_path / "case.yml").write_text(yaml.safe_dump(case))
     result = run(promtool, "test", "rules", tmp_path / "case.yml")
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-class Pager(BaseHTTPRequestHandler):
-    """Receiver of Alertmanager's webhook that keeps what it is sent."""
-
-    pages: ClassVar[list[dict[str, Any]]] = []
-
-    def do_POST(self) -> None:
-        self.pages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(200)
-        self.end_headers()
-
-
-@pytest.mark.slow
-def test_a_run_that_failed_pages_through_prometheus_and_alertmanager(tmp_path: Path) -> None:
-    programs = needed(
-        "prometheus", "prometheus-alertmanager", package="prometheus prometheus-alertmanager"
-    )
-    (tmp_path / "p.toml").write_text(
-        '[data]\nsource = "digits"\nfamilies = ["pixels"]\n[cluster]\nn_clusters = 100000\n'
-        f'[execution]\nin_process = true\n[output]\ndirectory = "run"\nmetrics = "{tmp_path}/node"\n'
-    )
-    assert run(*mscam("run", tmp_path / "p.toml"), env=script_environment()).returncode == 2
-    port, manager_port = free_ports(2)
-    serve = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "node"))
-    with (
-        ThreadingHTTPServer(("127.0.0.1", 0), serve) as collector,
-        ThreadingHTTPServer(("127.0.0.1", 0), Pager) as pager,
-    ):
-        for server in (collector, pager):
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-        target = f"127.0.0.1:{collector.server_port}"
-        write_configurations(tmp_path, target, f"127.0.0.1:{manager_port}", pager.server_port)
-        web = "--web.listen-address=127.0.0.1"
-        lines = (
-            (f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
-             f"{web}:{port}"),
-            (f"--config.file={tmp_path}/alertmanager.yml", f"--storage.path={tmp_path}/alerts",
-             f"{web}:{manager_port}", "--cluster.listen-address="),
-        )  # fmt: skip
-        log = tmp_path / "log"
-        start = partial(started, log=log, env=script_environment())
-        with start(programs[0], *lines[0]), start(programs[1], *lines[1]):
-            wait_until(lambda: "MscamRunFailed" in firing(port), log, seconds=60)
-            labels = {
-                "alertname": "MscamRunFailed", "pipeline": "p", "severity": "page", "job": "node",
-                "instance": target,
-            }  # fmt: skip
-            assert firing(port)["MscamRunFailed"] == labels
-            assert "MscamRunStuck" not in firing(port)
-            wait_until(lambda: Pager.pages, log, seconds=60)
-            page = Pager.pages[0]
-            assert (page["receiver"], page["status"]) == ("pager", "firing")
-            assert [alert["labels"] for alert in page["alerts"]] == [labels]
-        collector.shutdown()
-        pager.shutdown()
-
-
-def write_configurations(root: Path, target: str, manager: str, pager_port: int) -> None:
-    """Our files with the addresses of this test, and seconds in the place of minutes."""
-    (route,) = documents(FILES / "alertmanager.yml")
-    route["route"]["group_wait"] = "1s"
-    (receiver,) = [one for one in route["receivers"] if "webhook_configs" in one]
-    receiver["webhook_configs"][0]["url"] = f"http://127.0.0.1:{pager_port}/page"
-    (root / "alertmanager.yml").write_text(yaml.safe_dump(route))
-    (configuration,) = documents(FILES / "prometheus.yml")
-    names = ("scrape_interval", "scrape_timeout", "evaluation_interval")
-    configuration["global"] = dict.fromkeys(names, "1s")
-    configuration["rule_files"] = [str(FILES / "alerts.yml")]
-    managers = {"static_configs": [{"targets": [manager]}]}
-    configuration["alerting"] = {"alertmanagers": [managers]}
-    configuration["scrape_configs"].append(
-        {
-            "job_name": "node",
-            "metrics_path": "/mscam-p.prom",
-            "static_configs": [{"targets": [target]}],
-        }
-    )
-    (root / "prometheus.yml").write_text(yaml.safe_dump(configuration))
-
-
-def firing(port: int) -> dict[str, dict[str, str]]:
-    """Labels of the alerts that fire, by name; none while Prometheus does not answer."""
-    with suppress(OSError):
-        url = f"http://127.0.0.1:{port}/api/v1/alerts"
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            alerts = json.load(answer)["data"]["alerts"]
-        found = (alert["labels"] for alert in alerts if alert["state"] == "firing")
-        return {labels["alertname"]: labels for labels in found}
-    return {}

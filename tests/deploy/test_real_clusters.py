@@ -1,4 +1,4 @@
-"""Runs on real clusters of one computer: SSH, dask-gateway and Grid Engine, through the command line."""
+"""Runs on real clusters of one computer: SSH and dask-gateway, through the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import psutil
 import pytest
 
 from mscam_dask.pipeline.tls import make_certificates
-from tests.deploy.batch_nodes import Machine, sge_node
 from tests.deploy.files import ROOT, run, script_environment
 from tests.deploy.processes import (
     answers,
@@ -227,62 +226,3 @@ def test_a_gateway_that_does_not_answer_is_worth_another_try(tmp_path: Path) -> 
     result = execute(tmp_path, cluster="gateway", cluster_options=options)
     assert result.returncode == 75, result.stderr
     assert "127.0.0.1:9" in result.stderr
-
-
-# -- Grid Engine -------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def sge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    pytest.importorskip("dask_jobqueue")
-    with sge_node(tmp_path_factory.mktemp("sge")) as node:
-        yield node
-
-
-def on_sge(node: Machine, home: Path, **options: Any) -> tuple[list[str], dict[str, str]]:
-    """Return the command line, and its environment, of a run on one worker of Grid Engine."""
-    options = {"log_directory": str(home), "job_extra_directives": ["-V"], **options}
-    file = write_pipeline(
-        home, cluster="sge", workers=1, threads=1, memory_limit="2 GiB", workers_timeout=180.0,
-        cluster_options=options,
-    )  # fmt: skip
-    environment = {**node.environment, **script_environment()}
-    return node.command(*mscam("run", file, "--plain"), cwd=home), environment
-
-
-def test_a_run_whose_worker_job_is_deleted_finishes_on_another(
-    sge: Machine, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    command, env = on_sge(sge, tmp_path)
-    with started(*command, log=log, env=env) as driver:
-        wait_until(lambda: " start: " in text_of(log), log, alive=driver)
-        ((job, state),) = sge.sge_jobs().items()
-        assert state == "running"
-        sge.run("qdel", job)
-        assert driver.wait(240) == 0, text_of(log)
-    found = record(tmp_path)
-    assert (found["state"], found["executor"]) == ("finished", "1 worker of a sge cluster")
-    wait_until(lambda: not sge.sge_jobs(), log)
-    past = {path.name.rpartition(".o")[2] for path in tmp_path.glob("*.o*")}
-    assert len(past) == 2, "a worker job took the place of the other"
-
-
-def test_a_run_that_is_stopped_leaves_no_job(sge: Machine, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    command, env = on_sge(sge, tmp_path)
-    with started(*command, log=log, env=env) as driver:
-        wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)
-        sge.run("pkill", "-TERM", "-f", f"mscam_dask.cli run {tmp_path}")
-        assert driver.wait(60) == 75, text_of(log)
-    wait_until(lambda: not sge.sge_jobs(), log)
-    assert run(*command, env=env, timeout=240).returncode == 0
-    assert record(tmp_path)["resumed"]
-
-
-def test_a_queue_that_does_not_exist_is_a_wrong_setting(sge: Machine, tmp_path: Path) -> None:
-    command, env = on_sge(sge, tmp_path, queue="missing.q")
-    done = run(*command, env=env, timeout=120)
-    assert done.returncode in (2, 4), done.stdout + done.stderr
-    assert "missing.q" in done.stderr
-    assert sge.sge_jobs() == {}

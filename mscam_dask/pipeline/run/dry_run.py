@@ -67,7 +67,9 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
     directory = RunDirectory(place.directory)
     runs = siblings_of(place.settings, directory).finished
     own = last_started(directory, place.run_fingerprint)
-    earlier = reusable_store(runs if own is None else [own, *runs], place.data_fingerprint)
+    earlier = reusable_store(
+        runs if own is None or own.record.data is None else [own, *runs], place.data_fingerprint
+    )
     with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
         if earlier is None:
             data = open_data(place.settings.data, Path(aside) / "data.zarr").data

@@ -46,7 +46,11 @@ class RunLock:
                 raise TemporaryFailure(_locked_message(root))
             self._file = descriptor if is_free is None else None
             self.check(root)
-            _write_holder(descriptor)
+            since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+            holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
+            with suppress(OSError):  # on a full disk the lock is as good without a name
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, holder.encode(), 0)
             self._exits = stack.pop_all()
         return self
 
@@ -114,14 +118,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except OSError:
         return False
-
-
-def _write_holder(descriptor: int) -> None:
-    since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
-    with suppress(OSError):  # on a full disk the lock is as good without a name
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode(), 0)
 
 
 def _locked_message(directory: Path) -> str:

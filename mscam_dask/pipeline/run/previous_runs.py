@@ -57,7 +57,7 @@ class ClusteringOutput:
 def reusable_store(runs: Sequence[StoredRun], fingerprint: str | None) -> StoredRun | None:
     """Return a run whose own store was made from the same sources in the same way."""
     for run in runs:
-        if run.record.data_fingerprint == fingerprint and run.has_own_store:
+        if run.record.data_fingerprint == fingerprint and run.store == run.directory.data:
             with contextlib.suppress(DataError):  # gone, damaged, or of another version
                 open_store(run.directory.data)
                 return run
@@ -69,23 +69,19 @@ def reusable_clustering(
 ) -> tuple[StoredRun, ClusteringOutput] | None:
     """Return the clusters of an intact run with the same views and settings; with `samples`, also their drift."""
     for run in runs:
-        if run.record.clustering_fingerprint != fingerprint:
+        if run.record.clustering_fingerprint != fingerprint or run.integrity_problem():
             continue
-        with contextlib.suppress(DataError):
-            labels = read_result(run.directory.result).labels
-            drift, moved = None, None
-            if samples is not None:
-                earlier = run.labels()
-                if not np.array_equal(earlier, labels):
-                    raise DataError("labels.csv does not have the clusters of result.zarr")
-                renamed = list(earlier.index) != list(samples)
-                known = earlier.reindex(samples, fill_value=UNKNOWN).to_numpy()
-                if renamed:
-                    moved = _moved_text(samples, known, labels)
-                if renamed or run.record.drift is not None:
-                    drift = _drift(run, known, labels, run.fit, "unchanged")
-            write = partial(link_tree, run.directory.result)
-            return run, ClusteringOutput(labels, run.fit, write, drift, moved)
+        earlier, drift, moved = run.labels(), None, None
+        labels = earlier.to_numpy()
+        if samples is not None:
+            renamed = list(earlier.index) != list(samples)
+            known = earlier.reindex(samples, fill_value=UNKNOWN).to_numpy()
+            if renamed:
+                moved = _moved_text(samples, known, labels)
+            if renamed or run.record.drift is not None:
+                drift = _drift(run, known, labels, run.fit, "unchanged")
+        write = partial(link_tree, run.directory.result)
+        return run, ClusteringOutput(labels, run.fit, write, drift, moved)
     return None
 
 

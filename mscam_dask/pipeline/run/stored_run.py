@@ -71,12 +71,6 @@ class StoredRun:
         return self.record.fit
 
     @property
-    def has_own_store(self) -> bool:
-        """Whether the run has data in its own directory."""
-        data = self.record.data
-        return data is not None and not as_location(data.store).is_absolute()
-
-    @property
     def store(self) -> Location:
         """Store of the clustered data."""
         place = as_location(self.data.store)

@@ -12,11 +12,7 @@ import pytest
 
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.cluster_types import (
-    is_queue,
-    load_class,
-    options_of,
-)
+from mscam_dask.pipeline.config.cluster_types import load_class
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
@@ -87,17 +83,6 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, library, None)
     with raises(ConfigurationError, "line 6", f"'{name}'", f"pip install 'mscam-dask[{extra}]'"):
         read(tmp_path, f'cluster = "{name}"')
-
-
-def test_every_class_of_a_batch_scheduler_takes_what_a_run_gives_it() -> None:
-    given = {"cores", "memory", "processes", "worker_extra_args", "scheduler_options"}
-    for name in ("slurm", "pbs", "sge", "lsf", "htcondor", "oar"):
-        assert is_queue(name)
-        options = options_of(name, load_class(name))
-        assert options is not None
-        assert given <= options
-        assert ("walltime" in options) == (name != "htcondor")
-        assert options & {"security", "protocol", "self", "job_cls"} == set()
 
 
 def test_the_handler_of_ctrl_c_survives_the_import_of_dask_jobqueue(
