@@ -6,13 +6,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files as files_of_package
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
 from rich.table import Table
 
 from mscam_dask.benchmark.results import (
@@ -25,10 +23,12 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.cli.console import relative, results_console, show, table
 from mscam_dask.data.views.sample_ids import encoded_id
-from mscam_dask.monitor.report.figures import Axes, LineChart, line_chart
-from mscam_dask.monitor.report.formatting import number, plural
+from mscam_dask.monitor.messages import number, plural
+from mscam_dask.monitor.report.figures import LineChart, chart_axes, line_chart
 from mscam_dask.monitor.report.page import FileLink, render
+from mscam_dask.monitor.templates import template
 from mscam_dask.pipeline.run.run_directory import relative_url, write_whole
+from mscam_dask.plot.pictures import Curve, draw_curves
 
 _MAX_FAILED = 100
 _MAP_TITLES = {
@@ -44,10 +44,6 @@ _FILES = (
     ("pipeline.toml", "settings, defaults included"),
     ("trials", "one record for each fit"),
 )
-
-
-def _template(name: str) -> str:
-    return files_of_package("mscam_dask.benchmark").joinpath(name).read_text("utf-8")
 
 
 def frame(record: ExperimentRecord) -> pd.DataFrame:
@@ -142,21 +138,7 @@ def markdown_text(record: ExperimentRecord) -> str:
     """Return the tables as Markdown, with the command, versions and seeds."""
     versions = {name: text for name, text in record.versions.items() if name != "platform"}
     ends = [f"{seed}" for seed in dict.fromkeys((*record.seeds[:1], *record.seeds[-1:]))]
-    environment = Environment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
-        autoescape=False,
-    )
-    environment.filters |= {
-        "number": lambda value, form, none="-": none if value is None else form % value,
-        "percent": lambda share: f"{100 * share:g} %",
-        "score_text": lambda name, row: row.scores[name].text(),
-        "title_of": lambda name: TITLES.get(name, name.replace("_", " ")),
-    }
-    template = _template("results.md.j2")
-    return environment.from_string(template).render(
+    return template("benchmark/results.md.j2").render(
         record=record,
         versions=", ".join(f"{name} {text}" for name, text in versions.items()),
         seeds=f"{'Seed' if len(ends) == 1 else 'Seeds'} {' to '.join(ends)}"
@@ -164,7 +146,7 @@ def markdown_text(record: ExperimentRecord) -> str:
         else "No seeds",
         protocols=PROTOCOLS,
         best=_best,
-        plural=plural,
+        titles=TITLES,
     )
 
 
@@ -176,7 +158,7 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
     rows = frame(msgspec.structs.replace(record, heat_maps=()))
     best = {score: rows[_is_best(rows, score)] for score in TITLES if f"{score}_mean" in rows}
     return render(
-        _template("experiment.html.j2"),
+        "benchmark/experiment.html.j2",
         {
             "record": record,
             "headlines": list(_headlines(record, best)),
@@ -259,21 +241,23 @@ def _summary(
 
 
 def _curves(record: ExperimentRecord) -> Iterator[LineChart]:
-    """A chart for each method: its accuracies, and those of the paper."""
-    drawn = [(np.array(each.mean, float), np.array(each.paper, float)) for each in record.curves]
-    known = np.concatenate([[], *(values for pair in drawn for values in pair)])
-    for index, (curve, (mean, paper)) in enumerate(zip(record.curves, drawn, strict=True)):
-        lines = [("measured here", 0, mean.tolist())]
-        if np.isfinite(paper).any():
-            lines.append(("the paper", 2, paper.tolist()))
-        at, shared = curve.corruption_rate, tuple(known[np.isfinite(known)].tolist())
-        chart = line_chart(
-            f"curve{index}",
-            lines,
-            Axes(x="corrupted share", y="ACC", at=at, shared=shared),
-            title=record.titles.get(curve.method, curve.method),
-            caption=f"Protocol: {curve.protocol}.",
-        )
+    """A chart for each method, all with the same y: its accuracies, and those of the paper."""
+    known = pd.Series([x for each in record.curves for x in (*each.mean, *each.paper)], dtype=float)
+    for index, curve in enumerate(record.curves if known.any() else ()):
+        lines: list[Curve] = [
+            (name, style, np.array(values, float).tolist())
+            for name, style, values in (
+                ("measured here", 0, curve.mean),
+                ("the paper", 2, curve.paper),
+            )
+        ]
+        ax = chart_axes()
+        draw_curves(ax, curve.corruption_rate, lines)
+        ax.set(xlabel="corrupted share", ylabel="ACC")
+        ax.set_ylim(known.min() - 0.02, known.max() + 0.02)
+        title = record.titles.get(curve.method, curve.method)
+        caption = f"Protocol: {curve.protocol}."
+        chart = line_chart(f"curve{index}", ax, lines, title=title, caption=caption)
         if chart is not None:
             yield chart
 

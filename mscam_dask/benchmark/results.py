@@ -117,6 +117,16 @@ class RowEntry(Struct, frozen=True, kw_only=True):
         return tuple(name for name in TITLES if name in self.scores)
 
     @property
+    def score_titles(self) -> list[str]:
+        """Titles of these scores."""
+        return [TITLES[name] for name in self.score_names]
+
+    @property
+    def score_texts(self) -> list[str]:
+        """Means and standard deviations of these scores."""
+        return [self.scores[name].text() for name in self.score_names]
+
+    @property
     def runs(self) -> str:
         """Number of runs with a result, of all."""
         return f"{self.n_runs - self.n_failed} of {self.n_runs}"

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.sources import RowSource
-from mscam_dask.monitor.messages import format_setting, plural, printable
-from mscam_dask.monitor.report.formatting import sentence
+from mscam_dask.monitor.messages import format_setting, plural, printable, sentence
 from mscam_dask.monitor.run_record import DataRecord, FitRecord
 
 _FILE_WIDTH = 120  # of output to a file or a pipe

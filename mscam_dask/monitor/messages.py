@@ -1,7 +1,10 @@
-"""Texts about a fit that terminal, log, notebook, dashboard and report share."""
+"""Formats of numbers, and texts about a fit, which terminal, log, notebook, dashboard and report share."""
 
 from __future__ import annotations
 
+import calendar
+import datetime as dt
+import math
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.monitor.events import Event, FitResumed
@@ -20,6 +23,8 @@ from mscam_dask.types.events import (
 from mscam_dask.types.rules import RULES
 
 MAX_NAME = 120  # characters
+_NONE = "\u2013"
+_THIN = "\u202f"  # narrow no-break space
 _MAX_NAMES = 60  # characters of view names in one line; longer lists are counted
 
 
@@ -57,6 +62,60 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
+def count(value: int) -> str:
+    """Integer in groups of three digits."""
+    return f"{value:,}".replace(",", _THIN)
+
+
+def number(value: float | None, digits: int = 4, *, plain: float = 1e-4) -> str:
+    """Return a number with significant digits, a dash if it is not finite, powers of ten below `plain`.
+
+    >>> number(0.28561), number(1234.5678), number(float("nan")), number(2.5e-7, 2), number(1e-5)
+    ('0.2856', '1235', '–', '2.5 × 10⁻⁷', '10⁻⁵')
+    """
+    if value is None or not math.isfinite(value):
+        return _NONE
+    if value != 0 and not plain <= abs(value) < 10**6:
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        mantissa = mantissa.replace("-", "\u2212")
+        return f"10{raised}" if mantissa == "1" else f"{mantissa} \u00d7 10{raised}"
+    text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
+    return text.replace("-", "\u2212")
+
+
+def p_value_text(value: float) -> str:
+    """Return a p-value with two digits, or a bound if it is small."""
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
+
+
+def percent(value: float) -> str:
+    """Share as a percentage with one decimal."""
+    return "<\u00a00.1\u00a0%" if 0 < value < 0.0005 else f"{100 * value:.1f}\u00a0%"
+
+
+def moment(text: str | None) -> str:
+    """Return an ISO 8601 time in words.
+
+    >>> moment("2026-11-21T02:48:03+00:00")
+    '21 Nov 2026, 02:48 UTC'
+    """
+    if text is None:
+        return _NONE
+    time = dt.datetime.fromisoformat(text)
+    zone = "UTC" if time.utcoffset() == dt.timedelta(0) else time.strftime("%z")
+    return f"{time.day} {calendar.month_abbr[time.month]} {time.year}, {time:%H:%M} {zone}".rstrip()
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital letter and a period; an empty text stays empty."""
+    text = text.strip()
+    if not text:
+        return ""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
 def largest_residual(record: IterationFinished) -> float:
     """Largest primal residual of the views in an iteration."""
     return max((view.primal_residual for view in record.views), default=0.0)
@@ -89,7 +148,7 @@ def format_event(event: Event, fit: FitState) -> list[str]:
             lines = ["interrupted" if is_signal else f"failed: {event.error}"]
         case _:
             return []
-    return [f"{lines[0]} ({event.seconds:.1f} s)", *lines[1:]]
+    return [f"{lines[0]} ({duration(event.seconds)})", *lines[1:]]
 
 
 def format_started(event: FitStarted) -> str:
@@ -107,7 +166,7 @@ def _n_clusters(event: NClustersSelected) -> str:
     largest = event.p_values[event.counts.index(event.n_clusters)]
     return (
         f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): the "
-        f"largest number whose borders all have p-values up to {RULES.level:g} (here {largest:.2g})"
+        f"largest number whose borders all have p-values up to {RULES.level:g} (here {p_value_text(largest)})"
     )
 
 
@@ -161,7 +220,7 @@ def _iteration(event: IterationFinished, fit: FitState) -> str:
     return (
         f"iteration {fit.n_done_of_max}: components={event.n_connected_components} "
         f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f}{accuracy} "
-        f"{event.seconds:.2f} s ETA{fit.eta}"
+        f"{duration(event.seconds)} ETA {fit.eta}"
     )
 
 

@@ -86,7 +86,7 @@ class PlainProgress(Progress):
             case StepStarted():
                 lines = [f"{event.step} ..."]
             case StepFinished():
-                lines = [f"{event.step}: {event.summary} ({event.seconds:.1f} s)"]
+                lines = [f"{event.step}: {event.summary} ({duration(event.seconds)})"]
                 lines += [f"{event.step}: note: {note}" for note in event.notes]
             case _:
                 lines = [f"fit: {line}" for line in format_event(event, self._fit)]
@@ -183,7 +183,7 @@ class TerminalProgress(Progress):
             Text(*(self._outcome if step in ("fit", "cluster") else self._good)),
             Text(step, style="bold"),
             Text(printable(summary)),
-            Text("" if seconds is None else f"{seconds:.1f} s", style="dim"),
+            Text("" if seconds is None else duration(seconds), style="dim"),
         )
         indent = (0, 0, 0, _INDENT)
         below = [Padding(Text(printable(note), style="yellow"), indent) for note in notes]

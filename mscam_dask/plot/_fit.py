@@ -12,14 +12,14 @@ from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.plot.pictures import (
     CLUSTER_COLORS,
-    LEAST_P_VALUE,
     MAX_NUMBERS,
     add_legend,
     best_order,
     cluster_color,
     draw_clusters,
-    draw_curves,
     draw_edges,
+    draw_history,
+    draw_p_values,
     new_axes,
     sample_property,
 )
@@ -30,7 +30,6 @@ from mscam_dask.plot.places import (
     graph_layout,
     principal_planes,
 )
-from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,18 +203,11 @@ def history(estimator: MSCAM, ax: Axes | None = None, *, quantity: str = "score"
         raise ConfigurationError(
             f"quantity={quantity!r} is not in history_; allowed are {list(map(str, records))}."
         )
-    curve = records[quantity]
-    if not curve.size:
+    if not records[quantity].size:
         raise DataError("The fit had no outer iteration, so history_ is empty.")
     ax = new_axes(ax, (6.0, 3.5))
-    by_view = curve.ndim > 1
-    lines = enumerate(curve.values.T) if by_view else [(0, curve.values)]
-    names = list(map(str, records["view"].values)) if by_view else [""]
-    iterations = (records["outer_iteration"].values + 1).tolist()
-    draw_curves(ax, iterations, [(names[index], index, values.tolist()) for index, values in lines])
-    if by_view:
+    if len(draw_history(ax, records, quantity)) > 1:
         add_legend(ax)
-    ax.set(xlabel="outer iteration", ylabel=quantity.replace("_", " "))
     ax.margins(y=0.1)
     return ax
 
@@ -244,15 +236,9 @@ def n_clusters_curves(estimator: MSCAM, ax: Axes | None = None) -> Axes:
             "n_clusters was given, so there are no p-values. Fit with n_clusters='auto'."
         )
     ax = new_axes(ax, (6.0, 3.8))
-    counts = curves["n_clusters"].values.tolist()
-    p_values = np.maximum(curves["p_value"].values, LEAST_P_VALUE)
-    draw_curves(ax, counts, [("", 0, p_values.tolist())])
-    ax.set_yscale("log")
-    level = f"level {RULES.level:g}"
-    ax.axhline(RULES.level, color="gray", linestyle=":", linewidth=1, label=level)
-    ax.axvline(curves.attrs["chosen"], color="black", linestyle="--", linewidth=1, label="selected")
-    ax.set(xlabel="number of clusters", ylabel="largest p-value of the borders")
-    add_legend(ax)
+    counts, p_values = (curves[name].values.tolist() for name in ("n_clusters", "p_value"))
+    draw_p_values(ax, counts, p_values, curves.attrs["chosen"])
+    ax.set(ylabel="largest p-value of the borders")
     return ax
 
 

@@ -13,7 +13,10 @@ from xml.etree import ElementTree as ET
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mscam_dask.types.rules import RULES
+
 if TYPE_CHECKING:
+    import xarray
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -28,6 +31,17 @@ CLUSTER_COLORS = (
     *("#d01090", "#d0b0d0", "#104010", "#c030f0", "#601070", "#a070c0", "#f06090", "#1060c0"),
 )
 LEAST_P_VALUE = 1e-4  # smaller p-values are drawn here
+QUANTITIES = {  # of outer iterations: title, unit, and whether y is logarithmic
+    "n_connected_components": ("Connected components", "components", False),
+    "graph_weight": ("Graph weight λ", "λ", True),
+    "score": ("Score (cross-view information)", "nats", False),
+    "view_score": ("Information by view", "nats", False),
+    "primal_residual": ("Primal residual by view", "‖F - W‖ / √c", True),
+    "dual_residual": ("Dual residual by view", "‖ΔF‖ / √c", True),
+    "objective": ("Objective by view", "objective", False),
+}
+Curve = tuple[str, int, Sequence[float]]
+"""Name, style (0, 1, ...) and values of a line."""
 _OTHER = "other"
 BETWEEN = "#9aa5b1"  # edges between clusters
 MAX_NUMBERS = 30  # clusters with numbers
@@ -140,18 +154,65 @@ def draw_edges(
 
 
 def draw_curves(
-    ax: Axes,
-    at: Sequence[float],
-    curves: Sequence[tuple[str, int, Sequence[float]]],
-    marker: str = "o",
+    ax: Axes, at: Sequence[float], curves: Sequence[Curve], *, log: bool = False, least: float = 0.0
 ) -> None:
-    """Lines with a name and a style (0, 1, ...) over `at`."""
+    """Lines over `at`; of a logarithmic y, values below `least` are drawn there, and none where it is 0."""
     for name, style, values in curves:
+        drawn = np.array(values, dtype=np.float64)
+        if log:
+            drawn = np.where(np.maximum(drawn, least) > 0, np.maximum(drawn, least), np.nan)
         color = cluster_color(style)
-        (line,) = ax.plot(at, values, marker=marker, markersize=4, color=color, label=name or None)
+        (line,) = ax.plot(at, drawn, marker="o", markersize=4, color=color, label=name or None)
         tag(line, f"curve k{style % len(CLUSTER_COLORS)} d{style % 6}", line=style)
+    if log:
+        ax.set_yscale("log")
+    beyond = 0.04 * (at[-1] - at[0] or 1.0)
+    ax.set_xlim(at[0] - beyond, at[-1] + beyond)
     if all(float(value).is_integer() for value in at):
         ax.locator_params(axis="x", integer=True)
+
+
+def draw_mark(ax: Axes, name: str, *, x: float | None = None, y: float | None = None) -> None:
+    """Dashed line at `x`, with its name above the axes, or at `y`, with its name on their right."""
+    style: dict[str, Any] = {"color": "#9a1c1c", "linestyle": "--", "linewidth": 1.4}
+    if x is not None:
+        tag(ax.axvline(x, **style), "level")
+        is_late = x > sum(ax.get_xlim()) / 2
+        place, axes, shift = (x, 1.0), ("data", "axes fraction"), (0, 3)
+        align = {"ha": "right" if is_late else "left", "va": "bottom"}
+    else:
+        assert y is not None
+        tag(ax.axhline(y, **style), "level")
+        place, axes, shift = (1.0, y), ("axes fraction", "data"), (3, 0)
+        align = {"ha": "left", "va": "center"}
+    text = ax.annotate(name, place, shift, axes, "offset points", color=style["color"], **align)
+    tag(text, "level-name")
+
+
+def draw_history(ax: Axes, history: xarray.Dataset, quantity: str) -> list[Curve]:
+    """Lines of one quantity over the outer iterations, one for each view if it has views; return them."""
+    _, unit, log = QUANTITIES.get(quantity, ("", quantity.replace("_", " "), False))
+    values = history[quantity].values
+    names = list(map(str, history["view"].values)) if values.ndim > 1 else [""]
+    table = values.reshape(len(values), len(names)).T
+    curves: list[Curve] = [(name, i, table[i].tolist()) for i, name in enumerate(names)]
+    draw_curves(ax, (history["outer_iteration"].values + 1).tolist(), curves, log=log)
+    ax.set(xlabel="outer iteration", ylabel=unit)
+    return curves
+
+
+def draw_p_values(
+    ax: Axes, counts: Sequence[int], p_values: Sequence[float], selected: int
+) -> list[Curve]:
+    """Largest p-value of the borders over the number of clusters, the level, and the selected number if it is above 1."""
+    curves: list[Curve] = [("", 0, p_values)]
+    draw_curves(ax, counts, curves, log=True, least=LEAST_P_VALUE)
+    ax.set_ylim(0.6 * LEAST_P_VALUE, 1.6)
+    draw_mark(ax, f"{RULES.level:g}", y=RULES.level)
+    if selected > 1:
+        draw_mark(ax, f"{selected} selected", x=selected)
+    ax.set(xlabel="n_clusters", ylabel="p-value")
+    return curves
 
 
 def tag(drawn: Artist, kind: str, **data: object) -> None:

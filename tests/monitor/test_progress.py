@@ -127,7 +127,7 @@ def test_a_terminal_keeps_a_line_for_each_step_and_its_notes(terminal: Console) 
         for event in RUN:
             progress(event)
     text = printed(terminal)
-    assert lines_with(text, "ingest", "123 samples", "0.2 s")
+    assert lines_with(text, "ingest", "123 samples", "0.25 s")
     assert "View 'a': odd [bold]but[/bold] usable." in text  # no markup from data
     assert "\\x1b[31m\\n (3)" in text  # no control characters either
     assert lines_with(text, "cluster", "4 connected components", "8.0 s")
@@ -149,14 +149,14 @@ def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
     lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
     expected: list[tuple[str, tuple[object, ...]]] = [
         ("ingest", ()),
-        ("ingest", ("123 samples, 1 views: a\\x1b[31m\\n (3)", "0.2 s")),
+        ("ingest", ("123 samples, 1 views: a\\x1b[31m\\n (3)", "0.25 s")),
         ("ingest", ("View 'a': odd [bold]but[/bold] usable.",)),
         ("cluster", ()),
         ("fit", (120, 3, 4, STARTED.executor)),
-        ("fit", ("unit", 10, 9, "0.5 s")),
-        ("fit", (1, 20, 4, *OF_EACH, "2.00 s", "<38 s")),
-        ("fit", (2, 20, 3, 4, *OF_EACH, "4.00 s", "<54 s")),
-        ("fit", (3, 20, 4, *OF_EACH, "2.00 s", "<46 s")),
+        ("fit", ("unit", 10, 9, "0.50 s")),
+        ("fit", (1, 20, 4, *OF_EACH, "2.0 s", "<38 s")),
+        ("fit", (2, 20, 3, 4, *OF_EACH, "4.0 s", "<54 s")),
+        ("fit", (3, 20, 4, *OF_EACH, "2.0 s", "<46 s")),
         ("fit", (4, 3, "6.5 s")),
         ("cluster", ("4 connected components", "8.0 s")),
     ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import REGISTRY
@@ -15,10 +13,10 @@ from prometheus_client.registry import Collector
 
 from mscam_dask.monitor.dashboard.run_state import Run, Runs
 from mscam_dask.monitor.messages import shortened
+from mscam_dask.monitor.templates import template
 from mscam_dask.types.events import ViewIteration
 
 if TYPE_CHECKING:
-    from jinja2 import Template
     from prometheus_client.metrics_core import Metric
 
 
@@ -31,7 +29,11 @@ class RunMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, including those without a value."""
         none: Counter[str] = Counter()
-        text = _template().render(
+        text = template("monitor/dashboard/assets/metrics.txt.j2").render(
+            label=_escaped,
+            cut=_cut,
+            latest=_latest,
+            work=_work,
             sources=self._sources,
             runs=[run for source in self._sources for run in source.by_id.values()],
             failures=sum((source.failures for source in self._sources), none),
@@ -57,18 +59,6 @@ def attach(runs: Runs) -> Callable[[], None]:
             REGISTRY.unregister(_collector)
 
     return detach
-
-
-@cache
-def _template() -> Template:
-    """metrics.txt.j2, in the text format of Prometheus; metrics of views that have no value are empty."""
-    from jinja2 import Environment
-
-    environment = Environment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters["label"] = _escaped
-    environment.globals.update(cut=_cut, latest=_latest, work=_work)
-    text = files(__package__).joinpath("assets", "metrics.txt.j2").read_text(encoding="utf-8")
-    return environment.from_string(text)
 
 
 def _escaped(label: str) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import cache
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -17,7 +16,6 @@ from mscam_dask.monitor.dashboard.plots import (
     ACCENT,
     INK,
     N_MARKS,
-    THEME,
     Line,
     LinePlot,
     Mark,
@@ -25,9 +23,10 @@ from mscam_dask.monitor.dashboard.plots import (
     mark_of,
 )
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, view_shares
-from mscam_dask.monitor.messages import duration, format_event, format_started, printable
-from mscam_dask.plot.pictures import LEAST_P_VALUE
-from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished
+from mscam_dask.monitor.messages import format_event, format_started, printable
+from mscam_dask.monitor.templates import template
+from mscam_dask.plot.pictures import LEAST_P_VALUE, QUANTITIES
+from mscam_dask.types.events import FitFailed, FitFinished
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
@@ -38,29 +37,24 @@ _EVERY_MS = 1000
 _DRAWING_SHARE = 0.003  # of the scheduler's time for one window; sending takes as long again
 _MAX_PAUSE_S = 10.0
 _NEWEST = "newest"
+_OF_RUN = ("n_connected_components", "graph_weight", "score")  # the other quantities have views
+_PLOTS = {
+    **{name: about for name, about in QUANTITIES.items() if name != "view_score"},
+    "shares": ("View contributions", "share of the score", False),
+    "seconds": ("ADMM of each view", "seconds", False),
+}
 _GRID_CSS = """:host { display: grid; width: 100%; gap: 14px;
     grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }"""
 
 
-def _asset(name: str) -> str:
-    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
-
-
-@cache
 def _html() -> Any:
     """Macros of page.html.j2, which escape what came from data."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(printable=printable, duration=duration)
-    return environment.from_string(_asset("page.html.j2")).module
+    return template("monitor/dashboard/assets/page.html.j2").module
 
 
 def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
     """Draw the page into a new document, and update it until it is closed."""
-    from distributed.dashboard.components.scheduler import env
+    from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
     request: Any = getattr(doc.session_context, "request", None)
     arguments = {} if request is None else request.arguments
@@ -68,7 +62,7 @@ def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
     doc.title = "Dask: mscam"
     doc.template = env.get_template("simple.html")
     doc.template_variables.update(extra)
-    doc.theme = THEME
+    doc.theme = BOKEH_THEME
     doc.add_root(page.root)
     page.update()
     weak = ref(page)
@@ -93,7 +87,8 @@ class Page:
         self._shown: list[figure] = []
         self._not_before = 0.0  # of time.monotonic
         self._listed = -1
-        sheet = InlineStyleSheet(css=_asset("page.css"))
+        css = files(__package__).joinpath("assets", "page.css").read_text(encoding="utf-8")
+        sheet = InlineStyleSheet(css=css)
         # no TeX: text between dollar signs in a name is not a formula
         wide: dict[str, Any] = {"sizing_mode": "stretch_width", "disable_math": True}
         self._head = Div(name="head", stylesheets=[sheet], **wide)
@@ -194,28 +189,14 @@ def head_html(run: Run, *, now: float) -> str:
     return str(_html().head(run, lines, size, now, *kinds))
 
 
-def _line_plots() -> tuple[LinePlot, ...]:
+def _line_plots() -> list[LinePlot]:
     title, unit = "Selection of n_clusters", "largest p-value of the borders"
-    squared = "\u2016F - W\u2016 / \u221ac", "\u2016\u0394F\u2016 / \u221ac"
-    primal = _of_views(lambda record: [view.primal_residual for view in record.views])
-    dual = _of_views(lambda record: [view.dual_residual for view in record.views])
-    objective = _of_views(lambda record: [view.objective for view in record.views])
-    shares = _of_views(lambda record: [*view_shares(record).values()])
-    weight = _of_run("\u03bb", lambda record: record.graph_weight)
-    score = _of_run("score", lambda record: record.score)
-    seconds = _of_views(lambda record: [view.seconds for view in record.views])
-    target = "Connected components (dashed: target)"
-    return (
-        LinePlot("counts", title, unit, _n_clusters_curves, log=True, over="n_clusters"),
-        LinePlot("components", target, "components", _components, number="0"),
-        LinePlot("weight", "Graph weight \u03bb", "\u03bb", weight, log=True, number="0.[000]"),
-        LinePlot("score", "Score (cross-view information)", "nats", score),
-        LinePlot("primal", "Primal residual by view", squared[0], primal, log=True),
-        LinePlot("dual", "Dual residual by view", squared[1], dual, log=True),
-        LinePlot("objective", "Objective by view", "objective", objective),
-        LinePlot("shares", "View contributions", "share of the score", shares, number="0%"),
-        LinePlot("seconds", "ADMM of each view", "seconds", seconds),
-    )
+    plots = [LinePlot("counts", title, unit, _n_clusters_curves, log=True, over="n_clusters")]
+    formats = {"n_connected_components": "0", "graph_weight": "0.[000]", "shares": "0%"}
+    for name, (title, unit, log) in _PLOTS.items():
+        lines = partial(_iterations, name=name)
+        plots.append(LinePlot(name, title, unit, lines, log=log, number=formats.get(name)))
+    return plots
 
 
 def _n_clusters_curves(run: Run) -> list[Line]:
@@ -233,33 +214,26 @@ def _n_clusters_curves(run: Run) -> list[Line]:
     ]
 
 
-def _components(run: Run) -> list[Line]:
-    """Connected components by iteration, and a horizontal line at n_clusters."""
-    (curve,) = _of_run("components", lambda record: record.n_connected_components)(run)
-    values = [run.announced.n_clusters] * len(curve.at)
-    return [Line("target", Mark(ACCENT, (8, 4)), curve.at, values, dotted=False), curve]
-
-
-def _of_run(name: str, value: Callable[[IterationFinished], float]) -> Callable[[Run], list[Line]]:
-    def lines(run: Run) -> list[Line]:
-        at = [record.iteration + 1 for record in run.iterations]
-        return [Line(name, Mark(INK), at, [value(record) for record in run.iterations])]
-
-    return lines
-
-
-def _of_views(values: Callable[[IterationFinished], list[float]]) -> Callable[[Run], list[Line]]:
-    """Curves of the values of the views in a record, which has no excluded views."""
-
-    def lines(run: Run) -> list[Line]:
-        curves: dict[str, dict[int, float]] = {name: {} for name in run.views}
-        for record in run.iterations:
-            for view, value in zip(record.views, values(record), strict=True):
-                if view.view in curves:
-                    curves[view.view][record.iteration + 1] = value
-        return [
-            Line(printable(name), mark_of(index), [*curve], [*curve.values()])
-            for index, (name, curve) in enumerate(curves.items())
-        ]
-
+def _iterations(run: Run, name: str) -> list[Line]:
+    """Curve of a quantity over iterations, or one for each view; excluded views have no values."""
+    curves: dict[str, dict[int, float]] = {
+        view: {} for view in ([""] if name in _OF_RUN else run.views)
+    }
+    for record in run.iterations:
+        values = {view.view: getattr(view, name, 0.0) for view in record.views}
+        if name in _OF_RUN:
+            values = {"": getattr(record, name)}
+        elif name == "shares":
+            values = view_shares(record)
+        for view in curves.keys() & values.keys():
+            curves[view][record.iteration + 1] = values[view]
+    lines = [
+        Line(
+            printable(view) or name, mark_of(index) if view else Mark(INK), [*own], [*own.values()]
+        )
+        for index, (view, own) in enumerate(curves.items())
+    ]
+    if name == "n_connected_components":
+        target = [run.announced.n_clusters] * len(lines[0].at)
+        lines.insert(0, Line("target", Mark(ACCENT, (8, 4)), lines[0].at, target, dotted=False))
     return lines

@@ -21,10 +21,10 @@ from bokeh.models import (
 from bokeh.models.annotations import ColorBar, Legend, LegendItem
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
-from bokeh.themes import Theme
 
 from mscam_dask.monitor.dashboard.run_state import Run
 from mscam_dask.monitor.messages import printable, shortened
+from mscam_dask.plot.pictures import CLUSTER_COLORS, cluster_color
 
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis with a single value
@@ -33,40 +33,9 @@ _ITERATIONS = "outer iteration"
 
 INK = "#1f2933"
 ACCENT = "#d55e00"
-_FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
-_STYLE = {
-    "Title": {"text_font": _FONT, "text_font_size": "14px", "text_color": INK},
-    "Axis": {
-        **{f"{part}_text_font": _FONT for part in ("axis_label", "major_label")},
-        **{f"{part}_text_font_size": "12px" for part in ("axis_label", "major_label")},
-        **{f"{part}_text_color": INK for part in ("axis_label", "major_label")},
-        "axis_label_text_font_style": "normal",
-        "axis_line_color": None,
-        "minor_tick_line_color": None,
-        "major_tick_line_color": "#5f6b7a",
-    },
-    "Legend": {
-        "label_text_font": _FONT,
-        "label_text_font_size": "12px",
-        "label_text_color": INK,
-        "border_line_color": None,
-        "background_fill_color": None,
-    },
-    "Grid": {"grid_line_color": "#e6e9ed"},
-    "Toolbar": {"logo": None, "autohide": True},
-    "Plot": {
-        "outline_line_color": "#c3cad3",
-        "background_fill_color": None,
-        "border_fill_color": None,
-    },
-}
-THEME = Theme(json={"attrs": _STYLE})
-
-# Palette of Okabe and Ito without yellow, which has little contrast on white, and with black last.
-_COLORS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a5195", "#000000")
 _DASHES: tuple[tuple[int, ...], ...] = ((), (7, 3), (2, 3), (9, 3, 2, 3))
 _MARKERS = ("circle", "square", "triangle", "diamond")
-N_MARKS = len(_COLORS) * len(_DASHES)
+N_MARKS = len(CLUSTER_COLORS) * len(_DASHES)
 
 
 class Mark(NamedTuple):
@@ -88,9 +57,9 @@ class Line(NamedTuple):
 
 
 def mark_of(index: int) -> Mark:
-    """Line style of view `index`, in every plot; different for the first 32."""
-    style = index // len(_COLORS) % len(_DASHES)
-    return Mark(_COLORS[index % len(_COLORS)], _DASHES[style], _MARKERS[style])
+    """Line style of view `index` in every plot, in the color that it has in reports."""
+    style = index // len(CLUSTER_COLORS) % len(_DASHES)
+    return Mark(cluster_color(index), _DASHES[style], _MARKERS[style])
 
 
 class LinePlot:

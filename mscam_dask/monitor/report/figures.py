@@ -11,15 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult
-from mscam_dask.monitor.report.formatting import count, number, sentence
-from mscam_dask.plot.pictures import draw_clusters, draw_curves, draw_edges, empty_axes, svg, tag
+from mscam_dask.monitor.messages import number, sentence
+from mscam_dask.plot.pictures import (
+    QUANTITIES,
+    Curve,
+    draw_clusters,
+    draw_edges,
+    draw_history,
+    draw_mark,
+    empty_axes,
+    svg,
+    tag,
+)
 from mscam_dask.plot.places import principal_planes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from scipy.sparse import csr_array
 
 _WIDTH, _HEIGHT = 360, 220
-_MARGINS = (64, 14, 14, 40)
+_MARGINS = (64, 42, 22, 40)  # names of marks are above and on the right
 _GRID = "#dde2e8"  # as in report.css
 _MAX_DECADES = 2.5  # with ticks at 1, 2 and 5
 _VIEW_LIMIT = 12
@@ -54,68 +65,20 @@ class LineChart:
     lines: tuple[tuple[str, int, tuple[Mark, ...]], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axes:
-    """Axes of a chart: `level` and `chosen` are name and value of a horizontal and a vertical line.
-
-    A logarithmic y has smaller values drawn at `least`; `at` are the x, 0, 1, ... by default; `shared` are y of other charts.
-    """
-
-    x: str
-    y: str
-    log: bool = False
-    least: float = 0.0
-    whole: bool = False
-    level: tuple[str, float] | None = None
-    chosen: tuple[str, float] | None = None
-    at: tuple[float, ...] | None = None
-    shared: tuple[float, ...] = ()
+def chart_axes() -> Axes:
+    """Empty axes of a chart."""
+    return empty_axes(_WIDTH, _HEIGHT, _MARGINS)
 
 
 def line_chart(
-    key: str,
-    lines: Sequence[tuple[str, int, Sequence[float]]],
-    axes: Axes,
-    *,
-    title: str,
-    caption: str = "",
+    key: str, ax: Axes, curves: Sequence[Curve], *, title: str, caption: str = ""
 ) -> LineChart | None:
-    """Chart of lines with name, style and values; None without a value to show."""
+    """Chart of axes whose first lines are `curves`; None without a value to show."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    values = np.array([own for _, _, own in lines], dtype=np.float64)
-    drawn = np.maximum(values, axes.least) if axes.log else values
-    drawn = np.where(np.isfinite(values) & ((drawn > 0) | (not axes.log)), drawn, np.nan)
-    if np.isnan(drawn).all():
-        return None
-    at = list(range(values.shape[1])) if axes.at is None else axes.at
-    ax = empty_axes(_WIDTH, _HEIGHT, _MARGINS)
-    if axes.log:
-        ax.set_yscale("log")
-    styles = [
-        (name, style, own.tolist()) for (name, style, _), own in zip(lines, drawn, strict=True)
-    ]
-    draw_curves(ax, at, styles, marker="")
-    ax.set_xlabel(axes.x, fontsize=11.5)
-    ax.update_datalim([(at[0], value) for value in axes.shared])
     ax.grid(axis="y", color=_GRID)
-    if axes.level is not None:
-        tag(ax.axhline(axes.level[1]), "level")
-        left = (0.01, axes.level[1])
-        text = ax.annotate(axes.level[0], left, (0, 4), ("axes fraction", "data"), "offset points")
-        tag(text, "level-name")
-    if axes.chosen is not None:
-        tag(ax.axvline(axes.chosen[1]), "level")
-        is_late = axes.chosen[1] > (at[0] + at[-1]) / 2
-        top, shift = (axes.chosen[1], 0.97), (-5 if is_late else 5, 0)
-        text = ax.annotate(axes.chosen[0], top, shift, ("data", "axes fraction"), "offset points")
-        text.set(horizontalalignment="right" if is_late else "left", verticalalignment="top")
-        tag(text, "level-name")
-    ax.autoscale_view()
-    beyond = 0.04 * (at[-1] - at[0] or 1.0)
-    ax.set_xlim(at[0] - beyond, at[-1] + beyond)
     low, high = ax.get_ylim()
-    if axes.log:
+    if ax.get_yscale() == "log":
         steps = (1.0, 2.0, 5.0) if high < low * 10**_MAX_DECADES else (1.0,)
         is_narrow = high < 3 * low
         ticks = MaxNLocator(4) if is_narrow else LogLocator(subs=steps, numticks=7)
@@ -124,19 +87,24 @@ def line_chart(
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, plain=plain)))
         ax.yaxis.set_minor_formatter(NullFormatter())
     else:
-        ax.yaxis.set_major_locator(MaxNLocator(5, integer=axes.whole))
+        whole = all(float(value).is_integer() for *_, values in curves for value in values)
+        ax.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
         ax.ticklabel_format(axis="y", style="plain", useOffset=False)
-    marks = []
-    for (name, style, own), shown in zip(lines, drawn, strict=True):
-        spots = ax.transData.transform(np.column_stack((at, shown)))
-        points = []
-        for where, value, (x, y) in zip(at, own, spots, strict=True):
+    x_title, unit = ax.get_xlabel(), ax.get_ylabel()
+    ax.set(ylabel="")
+    ax.xaxis.label.set_size(11.5)
+    lines = []
+    for (name, style, values), line in zip(curves, ax.lines, strict=False):
+        line.set_marker("")
+        spots, points = ax.transData.transform(line.get_xydata()), []
+        for at, value, (x, y) in zip(line.get_xdata(), values, spots, strict=True):
             if np.isfinite(y):
-                text = count(int(value)) if axes.whole else number(value)
-                tip = f"{f'{name}, ' if name else ''}{axes.x} {number(where)}: {axes.y} {text}"
-                points.append(Mark(round(x, 1), round(_HEIGHT - y, 1), tip, where, value))
-        marks.append((name, style, tuple(points)))
-    return LineChart(key, title, caption, axes.x, svg(ax.figure), tuple(marks))
+                tip = f"{f'{name}, ' if name else ''}{x_title} {number(at)}: {unit} {number(value)}"
+                points.append(Mark(round(x, 1), round(_HEIGHT - y, 1), tip, float(at), value))
+        lines.append((name, style, tuple(points)))
+    if not any(points for *_, points in lines):
+        return None
+    return LineChart(key, title, caption, x_title, svg(ax.figure), tuple(lines))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,41 +159,25 @@ def view_figures(result: StoredResult, rows: NDArray[np.int64]) -> list[tuple[st
     ]
 
 
-_CHARTS = (  # variable of the history, title, unit, and whether y is logarithmic
-    ("n_connected_components", "Connected components", "components", False),
-    ("graph_weight", "Graph weight \u03bb", "\u03bb", True),
-    ("score", "Score (cross-view information)", "nats", False),
-    ("view_score", "Information by view", "nats", False),
-    ("primal_residual", "Primal residual", "residual", True),
-    ("dual_residual", "Dual residual", "residual", True),
+_CHARTS = (
+    *("n_connected_components", "graph_weight", "score"),
+    *("view_score", "primal_residual", "dual_residual"),
 )
 
 
 def convergence_charts(result: StoredResult, n_clusters: int) -> list[LineChart]:
-    """Charts of the outer iterations."""
-    history = result.history
-    iterations = tuple(float(value) + 1 for value in history["outer_iteration"].values)
-    if not iterations:
-        return []
-    views = [str(view) for view in history["view"].values][:_VIEW_LIMIT]
+    """Charts of the outer iterations, of the first views."""
+    history = result.history.isel(view=slice(_VIEW_LIMIT))
     charts = []
-    for name, title, unit, log in _CHARTS:
+    for name in _CHARTS if history.sizes["outer_iteration"] else ():
         if name in history:
-            values = np.asarray(history[name].values, dtype=np.float64)
-            whole = name == "n_connected_components"
-            axes = Axes(
-                x="iteration",
-                y=unit,
-                log=log,
-                whole=whole,
-                level=("target", float(n_clusters)) if whole else None,
-                at=iterations,
-            )
-            names = [""] if values.ndim == 1 else views
-            table = values.reshape(len(iterations), -1).T
-            lines = [(view, index, table[index].tolist()) for index, view in enumerate(names)]
+            ax = chart_axes()
+            curves = draw_history(ax, history, name)
+            if name == "n_connected_components":
+                draw_mark(ax, "target", y=n_clusters)
             caption = sentence(str(history[name].attrs.get("long_name", "")))
-            charts.append(line_chart(name, lines, axes, title=title, caption=caption))
+            title, *_ = QUANTITIES[name]
+            charts.append(line_chart(name, ax, curves, title=title, caption=caption))
     return [chart for chart in charts if chart is not None]
 
 

@@ -7,7 +7,6 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult
-from mscam_dask.monitor.messages import (
-    duration,
-    format_excluded,
-    format_graph,
-    format_refinement,
-    format_view_settings,
-    shortened,
-)
-from mscam_dask.monitor.report import formatting
 from mscam_dask.monitor.report.figures import (
     BlockMatrix,
     block_matrix,
@@ -42,6 +32,7 @@ from mscam_dask.monitor.report.tables import (
     support,
 )
 from mscam_dask.monitor.run_record import RunRecord
+from mscam_dask.monitor.templates import template
 from mscam_dask.plot.pictures import CLUSTER_COLORS, sample_property
 from mscam_dask.plot.places import (
     DRAW_LIMIT,
@@ -50,11 +41,9 @@ from mscam_dask.plot.places import (
     draw_samples,
     graph_layout,
 )
-from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     import pandas as pd
-    from jinja2 import Environment, Template
 
 _MAX_LISTED = 200  # least certain samples
 _MAX_NAME = 120
@@ -120,7 +109,7 @@ def run_page(content: RunContent) -> str:
     points = {row: point for point, row in enumerate(rows.tolist())}
     columns = _columns(content, rows, samples)
     return render(
-        _asset("run.html.j2"),
+        "monitor/report/assets/run.html.j2",
         {
             "content": content,
             "record": content.record,
@@ -218,23 +207,18 @@ def _pairs(matrix: BlockMatrix) -> list[list[float]]:
     ]
 
 
-def render(template: str, context: dict[str, Any]) -> str:
+def render(path: str, context: dict[str, Any]) -> str:
     """Fill a template; the content security policy of the page allows its own style and script only."""
     style = _cluster_css() + _asset("report.css")
     script = _asset("report.js") + _asset("export.js")
-    return _compiled(template).render(
+    return template(path).render(
         **context,
         style=style,
         script=script,
         style_digest=_digest(style),
         script_digest=_digest(script),
+        n_colors=len(CLUSTER_COLORS),
     )
-
-
-@cache
-def _compiled(template: str) -> Template:
-    """Compiled template, kept for the process: compiling takes longer than the rest of a small report."""
-    return _environment().from_string(template)
 
 
 def _cluster_css() -> str:
@@ -250,39 +234,3 @@ def _asset(name: str) -> str:
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader(__package__, "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        count=formatting.count,
-        number=formatting.number,
-        percent=formatting.percent,
-        duration=duration,
-        sentence=formatting.sentence,
-        moment=formatting.moment,
-        graph=format_graph,
-        p_value=formatting.p_value_text,
-        short=shortened,
-    )
-    dump = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
-    environment.policies["json.dumps_kwargs"] = dump
-    environment.globals.update(
-        n_colors=len(CLUSTER_COLORS),
-        level=RULES.level,
-        plural=formatting.plural,
-        zip=zip,
-        excluded=format_excluded,
-        view_settings=format_view_settings,
-        refinement=format_refinement,
-    )
-    return environment

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 
-from mscam_dask.monitor.report.figures import Axes, BlockMatrix, cluster_tree, line_chart
-from mscam_dask.monitor.report.formatting import number, p_value_text
+from mscam_dask.monitor.messages import number, p_value_text
+from mscam_dask.monitor.report.figures import BlockMatrix, chart_axes, cluster_tree, line_chart
 from mscam_dask.monitor.run_record import DriftRecord, FitRecord
-from mscam_dask.plot.pictures import LEAST_P_VALUE, best_order
+from mscam_dask.plot.pictures import LEAST_P_VALUE, best_order, draw_p_values
 from mscam_dask.types.borders import Borders
 from mscam_dask.types.result import Assessment
 from mscam_dask.types.rules import RULES
@@ -47,20 +47,11 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | Non
         else f"{found}: with 2 clusters or more, some border always has a p-value above {level}. Set "
         "n_clusters to look at a number."
     )
-    axes = Axes(
-        x="n_clusters",
-        y="p-value",
-        log=True,
-        least=LEAST_P_VALUE,
-        at=tuple(map(float, counts)),
-        level=(level, RULES.level),
-        chosen=(f"{selected} selected", float(selected)) if selected > 1 else None,
-        shared=(LEAST_P_VALUE, 1.0),
-    )
+    ax = chart_axes()
     chart = line_chart(
         "count-p-values",
-        [("", 0, list(p_values.values()))],
-        axes,
+        ax,
+        draw_p_values(ax, counts, list(p_values.values()), selected),
         title="Largest p-value of the borders",
         caption="That of the best of some partitions into so many clusters. Up to the dashed line, all "
         f"borders hold. Values below {number(LEAST_P_VALUE)} are drawn there.",

@@ -10,7 +10,6 @@ import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +149,7 @@ def write_index(root: Path, runs: Sequence[StoredRun], output: Path) -> Path:
     finished = [run for run in runs if run.has_results]
     compared = finished[-MOST_COMPARED:]
     page = render(
-        files(__package__).joinpath("runs.html.j2").read_text(encoding="utf-8"),
+        "pipeline/run/runs.html.j2",
         {
             "root": root.absolute().name,
             "runs": [

@@ -92,9 +92,9 @@ def test_axes_without_points_are_left_out() -> None:
     runs.by_id["01"].task_done(VIEWS[0], "tcp://h:1", 0.5, 10)
     page.update()
     names = visible(page)
-    assert "primal" in names
+    assert "primal_residual" in names
     assert "work" in names
-    assert "dual" not in names
+    assert "dual_residual" not in names
     page.close()
     page.update()
     assert page.run is None

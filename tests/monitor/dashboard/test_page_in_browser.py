@@ -138,9 +138,11 @@ def test_the_curves_move_with_the_run_and_show_its_numbers(
         found.append(record.n_connected_components)
         browser.wait_for(
             f"outer iteration {len(found)}",
-            lambda: drawn(browser, "components-points", "y") == found,
+            lambda: drawn(browser, "n_connected_components-points", "y") == found,
         )
-        assert drawn(browser, "components-points", "x") == list(range(1, len(found) + 1))
+        assert drawn(browser, "n_connected_components-points", "x") == list(
+            range(1, len(found) + 1)
+        )
         if len(found) == 4:
             reads(
                 browser,
@@ -151,10 +153,12 @@ def test_the_curves_move_with_the_run_and_show_its_numbers(
     history = run.model.solution_.history
     assert len(found) == len(history) > 3
     browser.wait_for("the end", lambda: "ended" in browser.text)
-    shows(browser, "weight-points", "y", [record.graph_weight for record in history])
+    shows(browser, "graph_weight-points", "y", [record.graph_weight for record in history])
     shows(browser, "score-points", "y", [record.score for record in history])
     by_view = {
-        "primal": [[record.views[v].primal_residual for record in history] for v in range(3)],
+        "primal_residual": [
+            [record.views[v].primal_residual for record in history] for v in range(3)
+        ],
         "shares": [[view_shares(record)[name] for record in history] for name in NAMES],
     }
     for plot, expected in by_view.items():

@@ -16,8 +16,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist
 
 from mscam_dask.monitor.report.figures import (
-    Axes,
+    LineChart,
     block_matrix,
+    chart_axes,
     cluster_tree,
     line_chart,
     scatter,
@@ -27,7 +28,7 @@ from mscam_dask.monitor.report.tables import (
     confusion,
     separation_rows,
 )
-from mscam_dask.plot.pictures import sample_property
+from mscam_dask.plot.pictures import draw_curves, sample_property
 from mscam_dask.plot.places import contracted_graph, draw_samples, graph_layout, principal_planes
 from tests.monitor.report.made_up import block_graph
 
@@ -204,6 +205,13 @@ def texts(picture: str) -> list[str]:
     return [text.text or "" for text in ET.fromstring(f"<svg>{picture}</svg>").iter("text")]
 
 
+def chart_of(values: list[float], *, name: str = "", log: bool = False) -> LineChart | None:
+    ax = chart_axes()
+    draw_curves(ax, range(len(values)), [(name, 0, values)], log=log)
+    ax.set(xlabel="iteration", ylabel="nats")
+    return line_chart("a", ax, [(name, 0, values)], title="A")
+
+
 @pytest.mark.parametrize(
     ("values", "log", "shown"),
     [
@@ -215,7 +223,7 @@ def texts(picture: str) -> list[str]:
 def test_ticks_are_numbers_of_which_no_two_read_alike(
     values: list[float], log: bool, shown: set[str]
 ) -> None:
-    chart = line_chart("a", [("", 0, values)], Axes(x="iteration", y="nats", log=log), title="A")
+    chart = chart_of(values, log=log)
     assert chart is not None
     ticks = [text for text in texts(chart.svg) if text not in "01"]
     ticks.remove("iteration")
@@ -224,8 +232,7 @@ def test_ticks_are_numbers_of_which_no_two_read_alike(
 
 
 def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
-    axes = Axes(x="iteration", y="nats")
-    chart = line_chart("a", [("v", 0, [1.0, math.nan, 3.0, 4.0])], axes, title="A")
+    chart = chart_of([1.0, math.nan, 3.0, 4.0], name="v")
     assert chart is not None
     ((name, style, marks),) = chart.lines
     assert (name, style) == ("v", 0)
@@ -240,7 +247,7 @@ def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
     )
     assert curve.count("M") == 2
     assert curve.endswith(f"L{marks[-1].x:g} {marks[-1].y:g}")  # marks are on the line
-    assert line_chart("a", [("v", 0, [math.nan])], axes, title="A") is None
+    assert chart_of([math.nan]) is chart_of([0.0], log=True) is None
 
 
 def test_the_tree_has_each_merge() -> None:
