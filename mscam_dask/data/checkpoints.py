@@ -18,12 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from mscam_dask.data.store.arrays import (
+    CHECKSUM,
+    METADATA,
+    REMEDY,
+    Format,
     get_array,
     get_json,
     new_group,
     put_array,
     put_json,
+    read_metadata,
+    usable_attributes,
     verify_arrays,
+    write_checksums,
 )
 from mscam_dask.data.store.atomic_replace import POINTER, Pointer
 from mscam_dask.data.store.filesystem import (
@@ -34,19 +41,14 @@ from mscam_dask.data.store.filesystem import (
     sync_tree,
 )
 from mscam_dask.data.store.object_store import Location, as_location, translate_errors
-from mscam_dask.data.store.schema import (
-    CHECKSUM,
-    METADATA,
-    REMEDY,
-    checked_attributes,
-    read_metadata,
-    usable_attributes,
-    write_checksums,
-)
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 
-FORMAT = "mscam_dask.checkpoint"
-FORMAT_VERSION = 3
+_FORMAT = Format(
+    "mscam_dask.checkpoint",
+    3,
+    other="Give the place of the checkpoints of a fit.",
+    again="remove the checkpoints to start the clustering from the beginning",
+)
 
 _NAME = r"[0-9]{8}-[0-9a-f]{8}"
 _RECORD = "record"
@@ -176,20 +178,14 @@ class FileCheckpointStore:
             make_directory(place)
         with translate_errors(place):
             group = new_group(place)
-            group.attrs.put(
-                {
-                    "format": FORMAT,
-                    "format_version": FORMAT_VERSION,
-                    "arrays": list(snapshot.arrays),
-                }
-            )
+            group.attrs.put({**_FORMAT.marks, "arrays": list(snapshot.arrays)})
             put_json(group, _RECORD, snapshot.record)
             for name, values in snapshot.arrays.items():
                 put_array(group, f"arrays/{name}", values)
             if isinstance(place, Path):
                 sync_tree(place)  # before the checksum, which says that the rest is there
             write_checksums(group, place)
-        verify_arrays(place, _attributes(place))
+        verify_arrays(place, _FORMAT.attributes(place))
         if isinstance(place, Path):
             LOCAL.sync(place / METADATA)
             LOCAL.sync(place)
@@ -205,18 +201,8 @@ class FileCheckpointStore:
                 place.unlink(missing_ok=True)
 
 
-def _attributes(place: Location) -> Mapping[str, Any]:
-    return checked_attributes(
-        place,
-        FORMAT,
-        FORMAT_VERSION,
-        other="Give the place of the checkpoints of a fit.",
-        again="remove the checkpoints to start the clustering from the beginning",
-    )
-
-
 def _read(place: Location) -> Checkpoint:
-    attributes = _attributes(place)
+    attributes = _FORMAT.attributes(place)
     with usable_attributes(place):
         arrays = {name: get_array(place, f"arrays/{name}") for name in attributes["arrays"]}
         return Checkpoint(arrays, get_json(place, _RECORD))

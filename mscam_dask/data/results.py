@@ -5,7 +5,7 @@ Layout, version 6, one Zarr v3 group::
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
         |                           view_contributions, the names in the last three groups, and
-        |                           nodes and checksum (see `mscam_dask.data.store.schema`)
+        |                           nodes and checksum (see `mscam_dask.data.store.arrays`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -21,7 +21,7 @@ Layout, version 6, one Zarr v3 group::
         model/...                   memberships, encoders and ridge coordinates; see
                                     `mscam_dask.estimators._stored`
 
-The rules are those of `mscam_dask.data.store.schema`: crc32c on every chunk, every chunk written,
+The rules are those of `mscam_dask.data.store.arrays`: crc32c on every chunk, every chunk written,
 numbers only, names in attributes.
 """
 
@@ -39,13 +39,17 @@ from numpy.typing import NDArray
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.store.arrays import (
     ArrayPieces,
+    Format,
+    corrupt_store,
     get_array,
     get_json,
     new_group,
     open_array,
     put_array,
     put_json,
+    usable_attributes,
     verify_arrays,
+    write_checksums,
 )
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import (
@@ -53,12 +57,6 @@ from mscam_dask.data.store.filesystem import (
     remove_quietly,
     rename_durably,
     sync_tree,
-)
-from mscam_dask.data.store.schema import (
-    checked_attributes,
-    corrupt_store,
-    usable_attributes,
-    write_checksums,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.types.borders import Borders
@@ -76,9 +74,13 @@ if TYPE_CHECKING:
     import xarray
     from scipy.sparse import csr_array
 
-FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 6
-_OLDEST_VERSION = 4
+_FORMAT = Format(
+    "mscam_dask.result",
+    6,
+    other="Give the result.zarr of a run directory.",
+    again="run the pipeline again",
+    oldest=4,
+)
 _ASSESSED_VERSION = 6  # the assessments of earlier versions are not read
 
 # Arrays of an assessment, and of its borders, and their dimensions.
@@ -228,8 +230,7 @@ def _write(
     group = zarr.open_group(directory, mode="r+") if begun else new_group(directory)
     group.attrs.put(
         {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            **_FORMAT.marks,
             "status": solution.status.name,
             "n_samples": len(solution.labels),
             "n_connected_components": int(solution.n_connected_components),
@@ -289,7 +290,7 @@ def _put_numbers(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ..
 def read_result(path: str | Path) -> StoredResult:
     """Read and verify a store written by `write_result`; arrays of large data are read again when they are used."""
     root = Path(path).absolute()
-    attributes = _attributes(root)
+    attributes = _FORMAT.attributes(root)
     with usable_attributes(root):
         names = attributes["view_names"]
         texts = attributes["assessment"]
@@ -337,23 +338,11 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
 def read_model(path: str | Path) -> StoredModel | None:
     """Read the parts of a result from which it predicts, as `read_result`; None where it was written without."""
     root = Path(path).absolute()
-    keys = _attributes(root)["model"]
+    keys = _FORMAT.attributes(root)["model"]
     if keys is None:
         return None
     arrays = {key: get_array(root, f"model/{key}") for key in keys}
     return StoredModel(get_json(root, _RECORDS), arrays)
-
-
-def _attributes(root: Path) -> Mapping[str, Any]:
-    """Return the attributes of a result, after comparing metadata with their checksums."""
-    return checked_attributes(
-        root,
-        FORMAT,
-        FORMAT_VERSION,
-        other="Give the result.zarr of a run directory.",
-        again="run the pipeline again",
-        oldest=_OLDEST_VERSION,
-    )
 
 
 def _history(root: Path, view_names: list[str], recorded: list[str]) -> xarray.Dataset:

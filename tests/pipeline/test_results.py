@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import read_result, write_result
-from mscam_dask.data.store.schema import write_checksums
+from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.result import Structure
 from tests.faults.memory_disk import traced

@@ -20,7 +20,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.data.store import schema
+from mscam_dask.data.store.arrays import (
+    DATASET,
+    METADATA,
+    corrupt_store,
+    digest_of,
+    read_metadata,
+)
 from mscam_dask.data.store.filesystem import (
     LOCAL,
     open_regular,
@@ -31,13 +37,6 @@ from mscam_dask.data.store.filesystem import (
     write_durably,
 )
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.data.store.schema import (
-    METADATA,
-    corrupt_store,
-    digest_of,
-    read_metadata,
-    root_attributes,
-)
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 
 # A writer that holds the lock renames, or puts back, within this many pauses.
@@ -154,7 +153,7 @@ def _left_over(root: Path) -> list[Path]:
 def _is_whole_old(path: Path) -> bool:
     """Whether a directory that was moved aside is a store whose metadata are whole."""
     try:
-        return path.suffix == ".old" and root_attributes(path).get("format") == schema.FORMAT
+        return path.suffix == ".old" and DATASET.is_at(path)
     except (DataError, OSError):  # OSError: renamed in the middle
         return False
 

@@ -11,26 +11,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.store import schema
-from mscam_dask.data.store.arrays import get_array, missing, open_array, read_chunk
-from mscam_dask.data.store.atomic_replace import resolve_current
-from mscam_dask.data.store.object_store import Location, as_location, translate_errors
-from mscam_dask.data.store.schema import (
+from mscam_dask.data.store.arrays import (
     CHECKSUMS,
+    DATASET,
     METADATA,
     METADATA_ERRORS,
-    checked_attributes,
     corrupt_store,
     digest_of,
+    get_array,
+    missing,
+    open_array,
+    read_chunk,
     read_metadata,
     root_attributes,
     usable_attributes,
 )
+from mscam_dask.data.store.atomic_replace import resolve_current
+from mscam_dask.data.store.object_store import Location, as_location, translate_errors
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import PresentRows
 from mscam_dask.data.views.sources import RowSource, ViewType, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.parameters import ImputeMethod
+
+LABELS = "labels"
+SAMPLE_ID_BYTES, SAMPLE_ID_OFFSETS = "sample_ids/bytes", "sample_ids/offsets"
+
+# Attributes, of a view's group (its array's metadata are read with every block), its values, the root.
+FEATURE_NAMES, IMPUTE = "feature_names", "impute"
+N_PRESENT = "n_present"
+ORIGIN = "origin"
+
+
+def view_key(index: int) -> str:
+    """Path of the values of the view at a position."""
+    return f"views/{index}/values"
+
+
+def presence_key(index: int) -> str:
+    """Path of the presence of the samples in the view at a position."""
+    return f"views/{index}/presence"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +70,12 @@ class ZarrRows(RowSource):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, None where they have none; read when asked for."""
-        names = self._group_attribute(schema.FEATURE_NAMES)
+        names = self._group_attribute(FEATURE_NAMES)
         return None if names is None else tuple(names)
 
     @property
     def impute(self) -> ImputeMethod | None:
-        method: ImputeMethod | None = self._group_attribute(schema.IMPUTE)
+        method: ImputeMethod | None = self._group_attribute(IMPUTE)
         return method
 
     def _group_attribute(self, name: str) -> Any:
@@ -102,9 +122,9 @@ def is_store(path: str | Location) -> bool:
     except StoreCorruptError:
         return True  # nobody else has such a pointer
     try:
-        return bool(root_attributes(root).get("format") == schema.FORMAT)
+        return DATASET.is_at(root)
     except StoreCorruptError:
-        return (root / schema.view_key(0)).is_dir()
+        return (root / view_key(0)).is_dir()
     except DataError:
         return False
 
@@ -112,32 +132,26 @@ def is_store(path: str | Location) -> bool:
 def open_store(path: str | Location) -> MultiViewData:
     """Open a store; its views, `ZarrRows` or a `PresentRows` of one, are read at their first use."""
     root = resolve_current(as_location(path).absolute())
-    attributes = checked_attributes(
-        root,
-        schema.FORMAT,
-        schema.FORMAT_VERSION,
-        other=f"Run mscam-dask ingest {path} -o data.zarr first.",
-        again="ingest the original data again",
-    )
+    attributes = DATASET.attributes(root)
     with usable_attributes(root):
         names, ids = attributes["label_names"], None
         if attributes["has_sample_ids"]:
-            buffer = get_array(root, schema.SAMPLE_ID_BYTES).tobytes()
-            edges = get_array(root, schema.SAMPLE_ID_OFFSETS).tolist()
+            buffer = get_array(root, SAMPLE_ID_BYTES).tobytes()
+            edges = get_array(root, SAMPLE_ID_OFFSETS).tolist()
             ids = tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
         return MultiViewData(
             views=tuple(
                 _view(root, index, attributes[CHECKSUMS]) for index in range(attributes["n_views"])
             ),
             sample_ids=ids,
-            labels=get_array(root, schema.LABELS) if attributes["has_labels"] else None,
+            labels=get_array(root, LABELS) if attributes["has_labels"] else None,
             label_names=None if names is None else tuple(names),
         )
 
 
 def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | PresentRows:
     """Return a view, restricted to the samples that it has."""
-    key, presence = schema.view_key(index), schema.presence_key(index)
+    key, presence = view_key(index), presence_key(index)
     array = open_array(root, key)
     view = ZarrRows(
         path=str(root),
@@ -150,7 +164,7 @@ def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | P
         recorded_digest=array.attrs["digest"],
         metadata_sha256=checksums[key],
     )
-    n_present = array.attrs.get(schema.N_PRESENT)
+    n_present = array.attrs.get(N_PRESENT)
     if n_present is None:
         return view
     samples = np.flatnonzero(get_array(root, presence))
@@ -164,7 +178,7 @@ def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | P
 def read_origin(path: str | Location) -> tuple[dict[str, str], ...]:
     """Return what the readers decided about the files of a store; empty for one that was written without it."""
     root = resolve_current(as_location(path).absolute())
-    rows = root_attributes(root).get(schema.ORIGIN, ())
+    rows = root_attributes(root).get(ORIGIN, ())
     return tuple({str(name): str(value) for name, value in row.items()} for row in rows)
 
 

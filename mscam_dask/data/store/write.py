@@ -13,8 +13,13 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.store import schema
-from mscam_dask.data.store.arrays import ArrayPieces, new_group, put_array
+from mscam_dask.data.store.arrays import (
+    DATASET,
+    ArrayPieces,
+    new_group,
+    put_array,
+    write_checksums,
+)
 from mscam_dask.data.store.atomic_replace import (
     WRITES,
     exclusive_writer,
@@ -32,8 +37,18 @@ from mscam_dask.data.store.object_store import (
     as_location,
     translate_errors,
 )
-from mscam_dask.data.store.read import verify_store
-from mscam_dask.data.store.schema import root_attributes, write_checksums
+from mscam_dask.data.store.read import (
+    FEATURE_NAMES,
+    IMPUTE,
+    LABELS,
+    N_PRESENT,
+    ORIGIN,
+    SAMPLE_ID_BYTES,
+    SAMPLE_ID_OFFSETS,
+    presence_key,
+    verify_store,
+    view_key,
+)
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import LiftedRows
 from mscam_dask.data.views.sources import RowSource, ViewDigest, row_ranges
@@ -106,7 +121,7 @@ def _refuse_taken(root: Location, *, overwrite: bool) -> None:
     if not is_taken(root):
         return
     try:
-        is_ours = root_attributes(resolve_current(root)).get("format") == schema.FORMAT
+        is_ours = DATASET.is_at(resolve_current(root))
     except DataError:
         is_ours = False  # a damaged store may not be ours
     if not is_ours:
@@ -131,43 +146,42 @@ def _write(
     group = new_group(directory)
     group.attrs.put(
         {
-            "format": schema.FORMAT,
-            "format_version": schema.FORMAT_VERSION,
+            **DATASET.marks,
             "n_samples": data.n_samples,
             "n_views": len(data.views),
             "has_labels": data.labels is not None,
             "has_sample_ids": data.sample_ids is not None,
             "label_names": None if data.label_names is None else list(data.label_names),
-            schema.ORIGIN: [dict(row) for row in origin],
+            ORIGIN: [dict(row) for row in origin],
         }
     )
     for index, view in enumerate(data.views):
-        key = schema.view_key(index)
+        key = view_key(index)
         _write_view(group, key, view, chunk_size)
         attributes: dict[str, Any] = {}
         if view.feature_names is not None:
-            attributes[schema.FEATURE_NAMES] = list(view.feature_names)
+            attributes[FEATURE_NAMES] = list(view.feature_names)
         if view.name in impute and view.view_type == "features":
-            attributes[schema.IMPUTE] = impute[view.name]
+            attributes[IMPUTE] = impute[view.name]
         group[key.rpartition("/")[0]].update_attributes(attributes)
         present = view.present
         if present is not None:
-            put_array(group, schema.presence_key(index), present.positions >= 0, ("sample",))
+            put_array(group, presence_key(index), present.positions >= 0, ("sample",))
     if data.labels is not None:
-        put_array(group, schema.LABELS, data.labels.astype("<i8"), ("sample",))
+        put_array(group, LABELS, data.labels.astype("<i8"), ("sample",))
     if data.sample_ids is not None:
         encoded = [item.encode() for item in data.sample_ids]
         offsets = [0, *accumulate(len(item) for item in encoded)]
         buffer = np.frombuffer(b"".join(encoded), dtype=np.uint8)
-        put_array(group, schema.SAMPLE_ID_BYTES, buffer, ("byte",))
-        put_array(group, schema.SAMPLE_ID_OFFSETS, np.array(offsets, dtype="<i8"), ("edge",))
+        put_array(group, SAMPLE_ID_BYTES, buffer, ("byte",))
+        put_array(group, SAMPLE_ID_OFFSETS, np.array(offsets, dtype="<i8"), ("edge",))
     write_checksums(group, directory)
 
 
 def _write_view(group: Any, key: str, view: RowSource, chunk_size: int | None) -> None:
     """Write a view, read once by blocks of rows, and its name, view_type and digest."""
     present, whole = view.present, view
-    dtype = schema.stored_dtype(view.dtype)
+    dtype = _stored_dtype(view.dtype)
     if present is not None:
         whole = LiftedRows(view, present.positions)  # with rows of NaN
         dtype = dtype if dtype.kind == "f" else np.dtype("<f8")
@@ -188,7 +202,7 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_size: int | None) -
     pieces = ArrayPieces(whole.shape, dtype, blocks)
     array = put_array(group, key, pieces, ("sample", "feature"), chunk_rows=chunk_size)
     if present is not None:
-        array.update_attributes({schema.N_PRESENT: len(present)})
+        array.update_attributes({N_PRESENT: len(present)})
     array.update_attributes(
         {
             "name": view.name,
@@ -197,3 +211,9 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_size: int | None) -
             "digest": digest.hexdigest(view.shape),
         }
     )
+
+
+def _stored_dtype(source: np.dtype[Any]) -> np.dtype[Any]:
+    """Little-endian type in which values are stored: their own if float64 holds it exactly, else float64."""
+    exact = source.itemsize < 8 or source.newbyteorder("=") == np.float64
+    return source.newbyteorder("<") if exact else np.dtype("<f8")

@@ -15,8 +15,8 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.read import is_store, open_store, verify_store
-from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import StoreCorruptError

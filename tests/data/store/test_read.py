@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.read import is_store, open_store, read_origin, verify_store
-from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows
