@@ -259,38 +259,58 @@ class MemoryFiles(AbstractFileSystem):  # type: ignore[misc]
 
     cachable = False
 
-    def __init__(self) -> None:
+    def __init__(self, content: Mapping[str, bytes] | None = None) -> None:
         super().__init__()
-        self.content: dict[str, bytes] = {}
+        self.content = dict(content or {})
         self.before_read: Callable[[str], None] = lambda _url: None
+
+    def request(self, url: str, do: Callable[[float], Any]) -> Any:
+        """Carry a request out, of which `do` does a share; a request but a removal is done as a whole or not at all."""
+        return do(1.0)
 
     def cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:
         url = _url(path)
         self.before_read(url)
-        if url not in self.content:
-            raise FileNotFoundError(url)
-        return self.content[url][start:end]
+
+        def get(_share: float) -> bytes:
+            if url not in self.content:
+                raise FileNotFoundError(url)
+            return self.content[url][start:end]
+
+        return bytes(self.request(url, get))
 
     def pipe_file(self, path: str, value: bytes, **_: Any) -> None:
-        self.content[_url(path)] = bytes(value)
+        def put(share: float) -> None:
+            if share == 1.0:
+                self.content[_url(path)] = bytes(value)
+
+        self.request(_url(path), put)
 
     def find(self, path: str, **_: Any) -> dict[str, Any]:
         url = _url(path)
-        return {
-            name.removeprefix("s3://"): {"size": len(content)}
-            for name, content in self.content.items()
-            if name == url or name.startswith(f"{url}/")
-        }
+        found: dict[str, Any] = self.request(
+            url,
+            lambda _share: {
+                name.removeprefix("s3://"): {"size": len(content)}
+                for name, content in self.content.items()
+                if name == url or name.startswith(f"{url}/")
+            },
+        )
+        return found
 
     def exists(self, path: str, **_: Any) -> bool:
         return _url(path) in self.content
 
     def info(self, path: str, **_: Any) -> dict[str, str]:
-        return {"name": path, "type": "file" if _url(path) in self.content else "directory"}
+        kind = "file" if _url(path) in self.content else "directory"
+        return dict(self.request(_url(path), lambda _share: {"name": path, "type": kind}))
 
     def rm(self, path: list[str], **_: Any) -> None:
-        for url in path:
-            del self.content[_url(url)]
+        def remove(share: float) -> None:
+            for url in path[: int(share * len(path))]:
+                del self.content[_url(url)]
+
+        self.request(_url(path[0]), remove)
 
 
 def _url(path: str) -> str:

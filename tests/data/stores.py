@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType
 
-__all__ = ["N", "clustered_data", "edit", "example_data", "names_of"]
+__all__ = ["FailingRows", "N", "clustered_data", "edit", "example_data", "names_of"]
 
 N = 11
 
@@ -43,6 +45,25 @@ def clustered_data(n: int, first: int = 0) -> MultiViewData:
         sample_ids=tuple(f"sample {first + i}" for i in range(n)),
         labels=labels,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class FailingRows(RowSource):
+    """A view whose last row cannot be read."""
+
+    name: str
+    error: BaseException
+    shape: tuple[int, int] = (N, 2**20)  # wide: several blocks
+    view_type: ViewType = "features"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float64)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        if stop == N:
+            raise self.error
+        return np.zeros((stop - start, self.shape[1]))
 
 
 def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -12,14 +12,20 @@ import pytest
 import zarr
 from numpy.testing import assert_array_equal
 
-from mscam_dask.data import checkpoints
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
-from mscam_dask.data.store import arrays
-from mscam_dask.data.store.arrays import ArrayPieces, get_array, get_json, put_array, put_json
+from mscam_dask.data.store.arrays import (
+    ArrayPieces,
+    get_array,
+    get_json,
+    put_array,
+    put_json,
+    write_checksums,
+)
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import DataError
 from tests.data.object_servers import MemoryFiles
+from tests.data.stores import edit
 
 
 def snapshot(number: int) -> Checkpoint:
@@ -76,31 +82,25 @@ def chunks_below(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("sizes", [(3, 22, 25), (1,) * 50, (0, 49, 1), ()])
-def test_an_array_in_pieces_has_the_files_of_the_whole_one(
-    group: zarr.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]
+def test_an_array_in_pieces_has_the_files_of_the_whole_and_one_chunk_is_in_memory(
+    group: zarr.Group, tmp_path: Path, sizes: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 160)
     values = np.random.default_rng(1).standard_normal((sum(sizes), 2))
-    pieces = np.split(values, np.cumsum(sizes)[:-1]) if sizes else []
-    put_array(group, "pieces", ArrayPieces(values.shape, values.dtype, lambda: pieces))
-    put_array(group, "whole", values)
-    assert chunks_below(tmp_path / "g/pieces") == chunks_below(tmp_path / "g/whole")
-    assert_array_equal(get_array(tmp_path / "g", "pieces"), values)
-
-
-def test_only_the_pieces_of_one_chunk_are_in_memory(
-    group: zarr.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 160)
-    written: list[int] = []
+    made = 0
 
     def pieces() -> Iterator[np.ndarray]:
-        for number in range(6):
-            written.append(len(chunks_below(tmp_path / "g/values")))
-            yield np.full(10, float(number))
+        nonlocal made
+        for piece in np.split(values, np.cumsum(sizes)[:-1]) if sizes else []:
+            assert len(chunks_below(tmp_path / "g/pieces")) == made // 10
+            made += len(piece)
+            yield piece
 
-    put_array(group, "values", ArrayPieces((60,), np.dtype(np.float64), pieces))
-    assert written == [0, 0, 1, 1, 2, 2]
+    held = ArrayPieces(values.shape, values.dtype, pieces)
+    put_array(group, "pieces", held, chunk_rows=10)
+    put_array(group, "whole", values, chunk_rows=10)
+    assert made == sum(sizes)
+    assert chunks_below(tmp_path / "g/pieces") == chunks_below(tmp_path / "g/whole")
+    assert_array_equal(get_array(tmp_path / "g", "pieces"), values)
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
@@ -118,12 +118,12 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert_same(store.load(), snapshot(1))
 
 
-def test_a_checkpoint_of_another_version_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as later:
-        later.setattr(checkpoints, "FORMAT_VERSION", 29)
-        FileCheckpointStore(tmp_path).save(snapshot(0))
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    FileCheckpointStore(tmp_path).save(snapshot(0))
+    root = root_of(tmp_path, 0)
+    edit(root / "zarr.json", lambda metadata: metadata["attributes"].update(format_version=29))
+    write_checksums(zarr.open_group(root, mode="r+"), root)
+    (tmp_path / POINTER).unlink()
     with pytest.raises(DataError):
         FileCheckpointStore(tmp_path).load()
 

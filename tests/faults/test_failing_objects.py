@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Literal, get_args
 
 import pytest
@@ -32,51 +33,23 @@ Content = dict[str, bytes]
 
 
 class FailingFiles(MemoryFiles):
-    """Objects in memory of which operation `position` (from 0) fails."""
+    """Objects in memory of which request `position` (from 0) fails."""
 
     def __init__(
         self, content: Content | None = None, position: int | None = None, how: How = "undone"
     ) -> None:
-        super().__init__()
-        self.content = dict(content or {})
+        super().__init__(content)
         self._position = position
-        self._how = how
+        self._share = {"done": 1.0, "half done": 0.5, "undone": 0.0}[how]
         self.done = 0
 
-    def cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
-        self._count(path)
-        return super().cat_file(path, *args, **options)
-
-    def find(self, path: str, **options: Any) -> dict[str, Any]:
-        self._count(path)
-        return super().find(path, **options)
-
-    def info(self, path: str, **options: Any) -> dict[str, str]:
-        self._count(path)
-        return super().info(path, **options)
-
-    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
-        def put(share: float) -> None:  # a PUT is whole or nothing
-            if share == 1:
-                super(FailingFiles, self).pipe_file(path, value, **options)
-
-        self._count(path, put)
-        put(1)
-
-    def rm(self, path: list[str], **options: Any) -> None:
-        def remove(share: float) -> None:
-            super(FailingFiles, self).rm(path[: int(share * len(path))], **options)
-
-        self._count(path[0], remove)
-        remove(1)
-
-    def _count(self, name: str, do: Callable[[float], None] = lambda share: None) -> None:
-        """Fail if it is this operation's turn, after a share of it was done."""
-        number = self.done
+    def request(self, url: str, do: Callable[[float], Any]) -> Any:
         self.done += 1
-        if number == self._position:
-            do({"done": 1.0, "half done": 0.5}.get(self._how, 0.0))
-            raise OSError(errno.EIO, RESET, name)
+        if self.done - 1 != self._position:
+            return do(1.0)
+        with suppress(FileNotFoundError):
+            do(self._share)
+        raise OSError(errno.EIO, RESET, url)
 
 
 _current: list[FailingFiles] = []

@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import append, ingest
-from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -94,18 +93,20 @@ def test_matrices_of_all_pairs_cannot_grow(tmp_path: Path) -> None:
 
 
 def test_a_store_that_another_process_replaced_meanwhile_keeps_what_that_one_wrote(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     store = write_store(samples(0, 4), tmp_path / "x.zarr")
 
-    def joined_late(*args: Any, **where: Any) -> MultiViewData:
-        monkeypatch.undo()
-        append(samples(4, 6), store)
-        return joined_samples(*args, **where)
+    class Late(ArrayRows):
+        def read(self, start: int, stop: int) -> Array:
+            if open_store(store).n_samples == 4:
+                append(samples(4, 6), store)
+            return super().read(start, stop)
 
-    monkeypatch.setattr("mscam_dask.data.ingest.joined_samples", joined_late)
+    new = samples(6, 9)
+    views = tuple(Late(view.read(0, 3), view.name) for view in new.views)
     with pytest.raises(StoreCorruptError):
-        append(samples(6, 9), store)
+        append(replace(new, views=views), store)
     assert verify_store(store).digest() == samples(0, 6).digest()
 
 

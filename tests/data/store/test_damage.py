@@ -1,96 +1,124 @@
-"""Stores: what is damaged is never read as numbers, and the file is named."""
+"""Stores, results and checkpoints: what is damaged is never read as numbers, and the file is named."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from mscam_dask.data.checkpoints import FileCheckpointStore
+from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.arrays import write_checksums
+from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.read import is_store, open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.executors.base import SerialExecutor
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
-from tests.data.stores import N, edit, example_data
+from mscam_dask.types.parameters import Parameters
+from tests.data.stores import N, clustered_data, edit
+from tests.faults.checkpoint_states import number_in, state
+
+pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that tests may damage and must mend."""
-    return write_store(example_data(), tmp_path_factory.mktemp("shared") / "s.zarr", chunk_size=4)
-
-
-@contextmanager
-def damaged(file: Path, content: bytes) -> Iterator[None]:
-    original = file.read_bytes()
-    file.write_bytes(content)
-    try:
-        yield
-    finally:
-        file.write_bytes(original)
-
-
-def chunk_files(store: Path) -> list[Path]:
-    return sorted(file for file in store.rglob("*") if file.is_file() and file.name != "zarr.json")
-
-
-def read_everything(store: Path) -> None:
-    data = open_store(store)
-    for view in data.views:
-        view.read(0, data.n_samples)
-
-
-@settings(max_examples=8)
-@given(data=st.data())
-def test_one_flipped_bit_in_any_chunk_is_caught_and_the_file_named(
-    shared_store: Path, data: st.DataObject
-) -> None:
-    file = data.draw(st.sampled_from(chunk_files(shared_store)))
-    raw = bytearray(file.read_bytes())
-    bit = data.draw(st.integers(0, 8 * len(raw) - 1))
-    raw[bit // 8] ^= 1 << (bit % 8)
-    with damaged(file, bytes(raw)), pytest.raises(StoreCorruptError) as caught:
-        read_everything(shared_store)
-    assert str(file) in str(caught.value)
-
-
-@pytest.mark.parametrize("damage", ["missing", "truncated", "replaced by another's"])
-def test_every_damaged_chunk_is_caught_and_named(store: Path, damage: str) -> None:
-    files = chunk_files(store)
-    assert len(files) == 12  # labels, bytes and offsets of ids, 3 views of 3 chunks
-    contents = {file: file.read_bytes() for file in files[:6]}
-    for file, content in contents.items():
-        if damage == "missing":
-            file.unlink()
-        elif damage == "truncated":
-            file.write_bytes(content[:-1])
-        else:
-            file.write_bytes(next(other for other in contents.values() if other != content))
-        with pytest.raises(StoreCorruptError) as caught:
-            verify_store(store)
-        array = next(parent for parent in file.parents if (parent / "zarr.json").is_file())
-        assert str(file if damage != "replaced by another's" else array) in str(caught.value)
+def damages(root: Path) -> Iterator[tuple[Path, str]]:
+    """Damage each file below a directory in one way after the other; as it was in the end."""
+    for file in sorted(item for item in root.rglob("*") if item.is_file()):
+        content = file.read_bytes()
+        rng = np.random.default_rng(len(content))
+        bits = [int(bit) for bit in rng.integers(0, 8 * len(content), size=4)] if content else []
+        for bit in (0, 8 * len(content) - 1, *bits):
+            flipped = bytearray(content)
+            flipped[bit // 8] ^= 1 << (bit % 8)
+            file.write_bytes(flipped)
+            yield file, f"bit {bit} of {file} flipped"
+        for damage, left in (("truncated", content[:-1]), ("emptied", b"")):
+            file.write_bytes(left)
+            yield file, f"{file} {damage}"
+        file.unlink()
+        yield file, f"{file} deleted"
         file.write_bytes(content)
-    verify_store(store)
+
+
+def a_store(folder: Path) -> tuple[Path, Callable[[Path], object]]:
+    return write_store(clustered_data(4), folder / "s.zarr", chunk_size=2), verify_store
+
+
+def a_result(folder: Path) -> tuple[Path, Callable[[Path], object]]:
+    views = as_multi_view([np.random.default_rng(3).standard_normal((12, 3))])
+    parameters = Parameters(n_clusters=2, n_neighbors=3, max_iter=1, scale="none")
+    fitted = run_fit(views, parameters, SerialExecutor())
+    return write_result(fitted, folder / "result.zarr"), read_result
+
+
+@pytest.mark.parametrize("make", [a_store, pytest.param(a_result, marks=pytest.mark.thorough)])
+def test_every_damaged_file_is_found_and_named(make: Any, tmp_path: Path) -> None:
+    root, read = make(tmp_path)
+    names = [file.name for file in root.rglob("*") if file.is_file()]
+    assert 5 <= names.count("zarr.json") < len(names)
+    for file, damage in damages(root):
+        with pytest.raises(StoreCorruptError) as caught:
+            read(root)
+        assert str(file) in str(caught.value), damage
+    read(root)
+
+
+def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(tmp_path: Path) -> None:
+    root = tmp_path / "checkpoints"
+    FileCheckpointStore(root).save(state(0))
+    assert {POINTER, "zarr.json", "0"} == {file.name for file in root.rglob("*") if file.is_file()}
+    for file, damage in damages(root):
+        store = FileCheckpointStore(root)
+        if file.name == POINTER:  # the checkpoint itself is whole, and says so itself
+            assert store.load() is not None
+            (said,) = store.damage
+        else:
+            with pytest.raises(StoreCorruptError) as caught:
+                store.load()
+            said = str(caught.value)
+        assert str(file) in said, damage
+    assert FileCheckpointStore(root).load() is not None
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
+    store = FileCheckpointStore(tmp_path)
+    for number in (1, 2, 3):
+        store.save(state(number))
+    older, newest = sorted(tmp_path.glob("0*"))
+    for file, damage in damages(newest):
+        reader = FileCheckpointStore(tmp_path)
+        assert number_in(reader) == 2
+        assert str(file) in reader.damage[0], damage
+    # and with both damaged nothing is believed
+    for root in (older, newest):
+        (root / "record/c/0").write_bytes(b"")
+    with pytest.raises(StoreCorruptError) as caught:
+        FileCheckpointStore(tmp_path).load()
+    assert str(caught.value).count("record/c/0") == 2
+    shutil.rmtree(tmp_path)
+    assert FileCheckpointStore(tmp_path).load() is None
 
 
 @pytest.mark.parametrize("opened", ["store", "view"])
-def test_a_store_that_was_moved_after_it_was_opened_is_gone(store: Path, opened: str) -> None:
+def test_a_store_that_was_moved_or_replaced_after_it_was_opened_is_told(
+    store: Path, opened: str
+) -> None:
     views = open_store(store).views
     if opened == "view":
         views[1].read(0, 4)
     store.rename(store.with_name("moved.zarr"))
     with pytest.raises(StoreCorruptError):
         views[1].read(0, N)
+    write_store(as_multi_view([np.ones((N, 7))] * 2), store)
+    with pytest.raises(StoreCorruptError):
+        views[1].read(0, 1)
 
 
 def test_chunks_that_changed_places_are_caught_by_the_digest(store: Path) -> None:
@@ -98,38 +126,9 @@ def test_chunks_that_changed_places_are_caught_by_the_digest(store: Path) -> Non
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
-    read_everything(store)  # each chunk is intact in itself
+    open_store(store).views[0].read(0, N)  # each chunk is intact in itself
     with pytest.raises(StoreCorruptError):
         verify_store(store)
-
-
-@settings(max_examples=25)
-@given(data=st.data())
-def test_one_altered_byte_of_metadata_is_caught_and_the_file_named(
-    shared_store: Path, data: st.DataObject
-) -> None:
-    file = data.draw(st.sampled_from(sorted(shared_store.rglob("zarr.json"))))
-    raw = bytearray(file.read_bytes())
-    position = data.draw(st.integers(0, len(raw) - 1))
-    raw[position] = data.draw(st.integers(0, 255).filter(lambda byte: byte != raw[position]))
-    if _says_the_same(file.read_bytes(), bytes(raw)):  # a blank for a line end
-        return
-    with damaged(file, bytes(raw)), pytest.raises(StoreCorruptError) as caught:
-        open_store(shared_store)
-    assert str(file) in str(caught.value)
-
-
-def _says_the_same(first: bytes, second: bytes) -> bool:
-    try:
-        return bool(json.loads(first) == json.loads(second))
-    except ValueError:
-        return False
-
-
-def test_a_missing_checksum_is_an_error(store: Path) -> None:
-    edit(store / "zarr.json", lambda m: m["attributes"].pop("checksum"))
-    with pytest.raises(StoreCorruptError):
-        open_store(store)
 
 
 def test_a_store_without_its_root_is_damaged_and_not_none(store: Path) -> None:
@@ -140,26 +139,20 @@ def test_a_store_without_its_root_is_damaged_and_not_none(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "is_signed"),
     [
-        lambda m: m["attributes"].pop("n_views"),
-        lambda m: m["attributes"].update(n_views="many"),
-        lambda m: m["attributes"].update(n_views=4),
+        (lambda attributes: attributes.pop("checksum"), False),
+        (lambda attributes: attributes.pop("n_views"), True),
+        (lambda attributes: attributes.update(n_views="many"), True),
+        (lambda attributes: attributes.update(n_views=4), True),
     ],
-    ids=["none", "no number", "more views"],
+    ids=["no checksum", "none", "no number", "more views"],
 )
 def test_unusable_attributes_are_damage(
-    store: Path, change: Callable[[dict[str, Any]], object]
+    store: Path, change: Callable[[dict[str, Any]], object], is_signed: bool
 ) -> None:
-    edit(store / "zarr.json", change)
-    write_checksums(zarr.open_group(store, mode="r+"), store)
+    edit(store / "zarr.json", lambda metadata: change(metadata["attributes"]))
+    if is_signed:
+        write_checksums(zarr.open_group(store, mode="r+"), store)
     with pytest.raises(StoreCorruptError):
         open_store(store)
-
-
-def test_a_store_replaced_after_opening_is_noticed(store: Path) -> None:
-    view = open_store(store).views[0]
-    shutil.rmtree(store)
-    write_store(as_multi_view([np.ones((N, 7))]), store)
-    with pytest.raises(StoreCorruptError):
-        view.read(0, 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,25 @@ import pytest
 from mscam_dask.benchmark import trial as running
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import append
-from mscam_dask.data.store.object_store import as_location
+from mscam_dask.data.store.atomic_replace import (
+    WRITES,
+    is_taken,
+    resolve_current,
+    set_current,
+)
+from mscam_dask.data.store.object_store import ObjectPath, as_location
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import (
     ConfigurationError,
     DataError,
     StoreCorruptError,
+    TemporaryFailure,
     redacted,
 )
 from tests.data.object_servers import MemoryFiles
-from tests.data.stores import clustered_data
+from tests.data.stores import FailingRows, clustered_data
 from tests.messages import quotes
 
 URL = "s3://bucket/deep/data.zarr"
@@ -49,18 +59,12 @@ def test_a_store_grows_or_is_replaced_by_one_request(object_files: MemoryFiles) 
         write_store(clustered_data(N), "s3://bucket/other", overwrite=True)
 
 
-def test_a_write_that_fails_leaves_the_old_store(
-    object_files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_the_old_store(object_files: MemoryFiles) -> None:
     write_store(clustered_data(N), URL)
     before = dict(object_files.content)
-
-    def fails(_place: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("mscam_dask.data.store.write.verify_store", fails)
+    failing = MultiViewData((FailingRows("v", KeyboardInterrupt()),))
     with pytest.raises(KeyboardInterrupt):
-        write_store(clustered_data(30), URL, overwrite=True)
+        write_store(failing, URL, overwrite=True)
     assert object_files.content == before
 
 
@@ -117,6 +121,116 @@ def test_ingest_describe_run_and_compare_take_urls(
     assert code("run", str(pipeline), "-o", "s3://bucket/run", "--in-process") == 2
     assert code("run", str(pipeline), "--set", "output.root=s3://bucket/runs") == 2
     assert re.match(quotes("output.root", "s3://bucket/runs"), capsys.readouterr().err)
+
+
+# ----------------------------------------------------------------------------- the current version
+
+
+ROOT = ObjectPath(URL)
+
+
+def written(metadata: bytes = b"{}") -> ObjectPath:
+    """A finished write that is not published."""
+    place = ROOT / WRITES / uuid.uuid4().hex
+    (place / "zarr.json").write_bytes(metadata)
+    (place / "values" / "c" / "0").write_bytes(b"chunk")
+    return place
+
+
+def pointer(place: ObjectPath, metadata: bytes) -> bytes:
+    content = {"store": f"writes/{place.name}", "sha256": hashlib.sha256(metadata).hexdigest()}
+    return json.dumps(content).encode()
+
+
+def test_a_store_that_was_copied_there_is_removed_and_no_write_is(
+    object_files: MemoryFiles,
+) -> None:
+    unfinished = written()
+    assert not is_taken(ROOT)  # nothing was published
+    with pytest.raises(StoreCorruptError):
+        open_store(str(ROOT))
+    (ROOT / "zarr.json").write_bytes(b"{}")
+    (ROOT / "values" / "c" / "0").write_bytes(b"chunk")
+    neighbor = ObjectPath(f"{ROOT}2") / "zarr.json"
+    neighbor.write_bytes(b"{}")
+    assert is_taken(ROOT)
+    place = written()
+    set_current(ROOT, place)
+    assert resolve_current(ROOT) == place
+    left = {ROOT / "current.json", *place.sizes(), *unfinished.sizes()}
+    assert set(ROOT.sizes()) == left
+    assert neighbor.is_file()
+
+
+@pytest.mark.parametrize("n_replaced", [0, 2, 3])
+def test_a_store_that_is_replaced_between_two_requests_is_looked_up_again(
+    object_files: MemoryFiles, n_replaced: int
+) -> None:
+    metadata = b'{"last": true}'
+    set_current(ROOT, written())
+    replacements = [written(metadata) for _ in range(n_replaced)]
+
+    def replaced(url: str) -> None:
+        if url.endswith("/zarr.json") and replacements:
+            old = url.removesuffix("/zarr.json")
+            for name in [name for name in object_files.content if name.startswith(f"{old}/")]:
+                del object_files.content[name]
+            place = replacements.pop(0)
+            object_files.content[f"{ROOT}/current.json"] = pointer(place, metadata)
+
+    object_files.before_read = replaced
+    if n_replaced < 3:
+        place = resolve_current(ROOT)
+        assert (place / "zarr.json").is_file()
+    else:
+        with pytest.raises(StoreCorruptError):
+            resolve_current(ROOT)
+    assert not replacements
+
+
+def named(store: str) -> bytes:
+    return json.dumps({"store": store, "sha256": 64 * "0"}).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b'{"store": "\xff", "sha256": ""}',
+        named("writes/" + 33 * "0"),
+        named("../" + 32 * "0"),
+        json.dumps({"store": "writes/" + 32 * "0", "sha256": "", "version": 2}).encode(),
+    ],
+)
+def test_a_damaged_pointer_is_told(object_files: MemoryFiles, content: bytes) -> None:
+    (ROOT / "current.json").write_bytes(content)
+    with pytest.raises(StoreCorruptError):
+        resolve_current(ROOT)
+
+
+def test_other_content_than_the_pointer_says_is_told(object_files: MemoryFiles) -> None:
+    place = written()
+    (ROOT / "current.json").write_bytes(named(f"writes/{place.name}"))
+    with pytest.raises(StoreCorruptError):
+        resolve_current(ROOT)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionResetError, type("Foreign", (Exception,), {"__module__": "botocore.exceptions"})],
+)
+def test_errors_of_the_libraries_are_typed_and_others_are_not(
+    object_files: MemoryFiles, error: type[Exception]
+) -> None:
+    def fail(_url: str) -> None:
+        raise error("the connection was reset")
+
+    object_files.before_read = fail
+    with pytest.raises(TemporaryFailure):
+        resolve_current(ROOT)
+    error = RuntimeError
+    with pytest.raises(RuntimeError):
+        resolve_current(ROOT)
 
 
 # ----------------------------------------------------------------------------- no way there

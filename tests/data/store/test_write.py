@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,28 +17,9 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views import sources
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType, view_digest
+from mscam_dask.data.views.sources import ArrayRows, view_digest
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
-from tests.data.stores import N, example_data
-
-
-@dataclass(frozen=True, eq=False)
-class FailingRows(RowSource):
-    """A view whose last row cannot be read."""
-
-    name: str
-    error: Exception
-    shape: tuple[int, int] = (N, 2**20)  # wide: several blocks
-    view_type: ViewType = "features"
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.float64)
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        if stop == N:
-            raise self.error
-        return np.zeros((stop - start, self.shape[1]))
+from tests.data.stores import FailingRows, N, example_data
 
 
 @pytest.fixture(params=["new", "replacing"])
