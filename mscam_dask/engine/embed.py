@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from mscam_dask.engine.blocks import FAN_IN, Spectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.prepare import Prepared
-from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges
-from mscam_dask.solvers.graph_update import CandidateEdges, projected_weight
+from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import projected_rows
+from mscam_dask.solvers.row_graph import projected_distances
 from mscam_dask.solvers.row_view import (
     EmbeddedRows,
     ReducedSums,
@@ -40,13 +39,6 @@ class SolvedView:
     record: ViewIteration
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SolvedRows(EmbeddedRows):
-    """Embedding of a view in one block, and the record of its solver."""
-
-    record: ViewIteration
-
-
 def embed_views(
     stage: Stage,
     spectrum: Spectrum,
@@ -56,41 +48,27 @@ def embed_views(
     parameters: Parameters,
 ) -> tuple[list[tuple[Handle, ...]], list[Handle]]:
     """Submit the embedding of each view by blocks of rows, and results with the records of their solvers."""
-    embeddings: list[tuple[Handle, ...]] = []
-    solutions = []
+    embeddings, solutions = [], []
     for view, name in zip(views, names, strict=True):
-        if len(view.rows) == 1:
-            solved = stage.submit(
-                admm_view,
-                view.rows[0],
-                spectrum.vectors[0],
-                spectrum.laplacian[0],
-                name,
-                parameters,
-                graph_weight,
-                part=name,
-            )
-            embeddings.append((solved,))
-            solutions.append(solved)
-            continue
-        sums = stage.tree(
-            added_sums,
-            [
-                part
-                for number in range(len(spectrum.halos))
-                for part in _block_sums(stage, view, spectrum, number, parameters)
-            ],
-            n_left=FAN_IN,
-        )
+        sums = [
+            part
+            for number in range(len(spectrum.halos))
+            for part in _block_sums(stage, view, spectrum, number, parameters)
+        ]
         solved = stage.submit(
-            solve_view, sums, view.empty, name, parameters, graph_weight, part=name
+            admm_view,
+            stage.tree(added_sums, sums, n_left=FAN_IN),
+            view.empty,
+            name,
+            parameters,
+            graph_weight,
+            part=name,
         )
-        embeddings.append(
-            tuple(
-                stage.submit(embedded, block, vectors, solved, parameters)
-                for block, vectors in zip(view.rows, spectrum.vectors, strict=True)
-            )
-        )
+        rows = [
+            stage.submit(embedded, block, vectors, solved, parameters)
+            for block, vectors in zip(view.rows, spectrum.vectors, strict=True)
+        ]
+        embeddings.append(tuple(rows))
         solutions.append(solved)
     return embeddings, solutions
 
@@ -114,21 +92,6 @@ def _block_sums(
 
 
 def admm_view(
-    view: RidgeView,
-    vectors: NDArray[Any],
-    rows: LaplacianRows,
-    name: str,
-    parameters: Parameters,
-    graph_weight: float,
-) -> SolvedRows:
-    """Solve the problem of a view in one block."""
-    sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
-    solved = solve_view([sums], view, name, parameters, graph_weight)
-    embedding = embed_rows(view, vectors, solved.coefficients, parameters)
-    return SolvedRows(embedding, solved.factor, record=solved.record)
-
-
-def solve_view(
     sums: list[ReducedSums],
     view: RidgeView,
     name: str,
@@ -165,17 +128,9 @@ def embedded(
     return EmbeddedRows(embed_rows(view, vectors, solved.coefficients, parameters), solved.factor)
 
 
-def view_records(results: list[SolvedView | SolvedRows]) -> list[ViewIteration]:
-    """Records of the ADMM of several views."""
-    return [result.record for result in results]
-
-
-def submit_records(stage: Stage, solved: Sequence[Handle]) -> list[Handle]:
-    """Submit the records of the ADMM of all views, by groups of views."""
-    return [
-        stage.submit(view_records, list(solved[first : first + FAN_IN]))
-        for first in range(0, len(solved), FAN_IN)
-    ]
+def records_of(solved: list[SolvedView]) -> list[ViewIteration]:
+    """Records of the solvers of all views."""
+    return [view.record for view in solved]
 
 
 def projected_sums(
@@ -184,33 +139,24 @@ def projected_sums(
     graph_weight: float,
     prepared: Prepared,
     parameters: Parameters,
-) -> tuple[list[Handle], list[Handle]]:
+) -> tuple[list[Handle], Handle]:
     """Submit the sums over views of the projected distances of each part of the rows, by a tree in view order.
 
-    Also returns the results with the records of the views. The embeddings, as large as the eigenvectors, are freed.
+    Also returns the records of the solvers. The embeddings, as large as the eigenvectors, are freed.
     """
     candidates, summed = prepared.candidates, []
     embeddings, solved = embed_views(
         stage, spectrum, graph_weight, prepared.views, prepared.names, parameters
     )
-    is_whole = candidates.order.is_whole
-    for number, (part, links) in enumerate(zip(candidates.parts, candidates.links, strict=True)):
-        needed = sorted({0 if is_whole else number, *links})
+    for part, links in zip(candidates.parts, candidates.links, strict=True):
         level = [
             stage.submit(
                 projected_distances,
-                [taken(rows, needed) for rows in embeddings[first : first + FAN_IN]],
+                [taken(rows, links) for rows in embeddings[first : first + FAN_IN]],
                 part,
                 candidates.order.ranges,
             )
             for first in range(0, len(embeddings), FAN_IN)
         ]
         summed += stage.tree(added, level)
-    return summed, solved
-
-
-def projected_distances(
-    views: Sequence[Sequence[EmbeddedRows]], candidates: CandidateEdges, ranges: Ranges
-) -> NDArray[np.float64]:
-    """Sum over some views of projected squared distances on candidate edges."""
-    return added(projected_rows(views, candidates, ranges))
+    return summed, stage.submit(records_of, solved)

@@ -25,7 +25,6 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.incomplete import IncompleteBlocks
-from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import (
@@ -49,19 +48,32 @@ from mscam_dask.solvers.row_graph import (
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import CONSTANTS
 
 
 def a_step(
     stage: Stage,
     candidates: Candidates,
-    summed: Sequence[Handle] | None,
+    summed: Sequence[Handle] | None = None,
     *,
+    n_neighbors: int,
+    data_weight: float = 1.0,
+    projected_weight: float = 0.0,
+) -> Graph:
+    """Submit the A-step, and gather the number of connected components of the graph."""
+    rows = _graph_rows(stage, candidates, summed, n_neighbors, data_weight, projected_weight)
+    return connected(stage, rows, candidates.order.ranges)
+
+
+def _graph_rows(
+    stage: Stage,
+    candidates: Candidates,
+    summed: Sequence[Handle] | None,
     n_neighbors: int,
     data_weight: float,
     projected_weight: float,
-) -> Graph:
-    """Submit the A-step, and gather the number of connected components of the graph."""
-    order, ranges = candidates.order, candidates.order.ranges
+) -> list[Handle]:
+    order = candidates.order
     known = None if order.known is None else stage.item(order.known, order.order)
     rows = [
         stage.submit(
@@ -71,22 +83,18 @@ def a_step(
             n_neighbors,
             data_weight,
             projected_weight,
-            ranges[-1][1],
+            order.n_samples,
             known,
         )
         for number, part in enumerate(candidates.parts)
     ]
     if order.is_whole and len(rows) > 1:
         rows = [stage.submit(joined_rows, rows)]
-    return connected(stage, rows, ranges)
+    return rows
 
 
 def connected(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> Graph:
     """Return the graph of blocks of rows, with its connected components."""
-    if len(ranges) == 1:
-        components = stage.submit(components_of_rows, rows[0], kind="components")
-        count = stage.value(stage.attribute(components, "count"))
-        return Graph(ranges, tuple(rows), ((0,),), components, int(count))
     forests = [stage.submit(spanning_forest, block) for block in rows]
     components = stage.submit(components_of_forests, forests, ranges[-1][1], kind="components")
     links = [stage.submit(linked_blocks, block, ranges) for block in rows]
@@ -101,38 +109,29 @@ def joined_rows(parts: list[GraphRows]) -> GraphRows:
     return GraphRows(parts[0].start, stacked)
 
 
-def components_of_rows(rows: GraphRows) -> Components:
-    """Connected components of a graph in one block."""
-    count, labels = connected_components(rows.affinity)
-    return Components(count, labels.astype(np.int32))
-
-
-def mean_graph(stage: Stage, graphs: Sequence[Graph], weights: Sequence[float]) -> Graph:
-    """Submit the weighted mean of graphs of the same rows, with its connected components."""
-    rows = [
-        stage.submit(mean_rows, list(blocks), tuple(weights))
-        for blocks in zip(*(graph.rows for graph in graphs), strict=True)
-    ]
-    return connected(stage, rows, graphs[0].ranges)
+def mixed_graph(stage: Stage, graph: Graph, own: Sequence[Handle]) -> Graph:
+    """Return two thirds of a graph and one third of the mean of the view graphs, from the rows of this mean."""
+    stage = stage.sub("mixed")
+    blocks = zip(graph.rows, own, strict=True)
+    rows = [stage.submit(mean_rows, list(block), CONSTANTS.graph_weights) for block in blocks]
+    return connected(stage, rows, graph.ranges)
 
 
 def mean_of_view_graphs(
     stage: Stage, views: Sequence[View], order: RowOrder, parameters: Parameters
-) -> Graph:
-    """Submit the mean of the adaptive-neighbor graphs of the single views."""
+) -> list[Handle]:
+    """Submit the rows of the mean of the adaptive-neighbor graphs of the single views."""
     n, graphs = order.n_samples, []
     k = min(parameters.n_neighbors, n - 1)
     for number, view in enumerate(views):
         one = stage.sub(number)
         if order.is_whole:
-            rows = one.submit(view_graph, view.rows[0], k, order.known)
-            graphs.append(Graph(order.ranges, (rows,), ((0,),), None, 0))
+            graphs.append([one.submit(view_graph, view.rows[0], k, order.known)])
             continue
         found = candidates_in_order(one, [view], order, parameters.candidates(n), parameters.seed)
-        graphs.append(
-            a_step(one, found, None, n_neighbors=k, data_weight=1.0, projected_weight=0.0)
-        )
-    return mean_graph(stage, graphs, (1.0,) * len(graphs))
+        graphs.append(_graph_rows(one, found, None, k, 1.0, 0.0))
+    weights = (1.0,) * len(graphs)
+    return [stage.submit(mean_rows, list(blocks), weights) for blocks in zip(*graphs, strict=True)]
 
 
 def view_graph(

@@ -16,19 +16,14 @@ from numpy.typing import NDArray
 from mscam_dask.engine.blocks import Graph, Spectrum, Stage
 from mscam_dask.engine.cuts import spectral_cuts
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.graph import (
-    a_step,
-    extended_labels,
-    mean_graph,
-    merged_components,
-)
+from mscam_dask.engine.graph import a_step, extended_labels, merged_components
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.rules import CONSTANTS, SIZES
+from mscam_dask.types.rules import SIZES
 
 UNKNOWN = -1
 """Label of a sample that the earlier fit did not have."""
@@ -50,7 +45,7 @@ class Initialization:
     n_neighbors: int  # k of each sample in it
     spectrum: Spectrum | None  # None if the initial graph has more components than clusters
     best: BestPartition
-    view_graphs: Graph | None = None  # their mean, if the initial graph is mixed with it
+    view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""
@@ -84,10 +79,8 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> t
         graph = a_step(
             stage.sub(n_neighbors),
             prepared.candidates,
-            None,
             n_neighbors=n_neighbors,
             data_weight=parameters.constants.identity_weight,
-            projected_weight=0.0,
         )
         if graph.n_components <= parameters.n_clusters or n_neighbors >= most:
             return graph, n_neighbors
@@ -174,11 +167,6 @@ def can_use_view_graphs(start: Initialization) -> bool:
         and not is_nearly_perfect(start.best.partition_score, start.parameters)
         and have_view_graphs(len(start.prepared.names), start.prepared.n_samples)
     )
-
-
-def mixed_graph(stage: Stage, graph: Graph, own: Graph) -> Graph:
-    """Return two thirds of a graph and one third of the mean of the view graphs."""
-    return mean_graph(stage.sub("mixed"), [graph, own], CONSTANTS.graph_weights)
 
 
 def warm_start(

@@ -83,8 +83,9 @@ def candidates_in_order(
 
 
 def _links(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> tuple[tuple[int, ...], ...]:
-    """Gather the blocks in which the neighbors of each block are."""
-    return tuple(stage.executor.gather([stage.submit(linked_blocks, one, ranges) for one in rows]))
+    """Gather the numbers of each block itself and of those with its neighbors."""
+    found = stage.executor.gather([stage.submit(linked_blocks, one, ranges) for one in rows])
+    return tuple(tuple(sorted({number, *links})) for number, links in enumerate(found))
 
 
 # exhaustive search -----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import time
 
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.cuts import spectral_cuts
-from mscam_dask.engine.embed import projected_sums, submit_records
+from mscam_dask.engine.embed import projected_sums
 from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
@@ -45,7 +45,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         previous = spectrum if state.iteration else None
         spectrum = bottom_eigenpairs(stage, state.graph, previous, prepared.views, parameters)
     graph_weight, control = state.control.graph_weight, state.control
-    distances, solved = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
+    distances, records = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
     cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)
     partition_scores = prepared.scores(stage, cuts)
     attempts = itertools.count()
@@ -66,13 +66,11 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
             break
         graph_weight = control.graph_weight
         if parameters.model == "mscan":  # its distances depend on λ, those of MSCAM do not
-            distances, solved = projected_sums(again, spectrum, graph_weight, prepared, parameters)
+            distances, records = projected_sums(again, spectrum, graph_weight, prepared, parameters)
     facts = stage.submit(
         gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
     )
-    (scores, (eigengap, converged)), records = stage.gather(
-        [partition_scores, facts], submit_records(stage, solved)
-    )
+    ((scores, (eigengap, converged), views),) = stage.gather([partition_scores, facts, records])
     index = argbest(scores)
     # a later partition must score higher by more than a tie: otherwise the simpler one is kept
     accepted = is_better(scores[index], state.best.partition_score, parameters)
@@ -88,7 +86,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         n_clusters=parameters.n_clusters,
         score=scores[index].score,
         eigengap=eigengap,
-        views=tuple(itertools.chain.from_iterable(records)),
+        views=tuple(views),
         view_scores=scores[index].view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=converged,

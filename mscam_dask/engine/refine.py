@@ -23,9 +23,10 @@ import time
 
 import numpy as np
 
-from mscam_dask.engine.blocks import Graph, Stage, View
-from mscam_dask.engine.graph import a_step, mean_of_view_graphs
-from mscam_dask.engine.initialize import Initialization, evaluate_graph, mixed_graph
+from mscam_dask.engine.blocks import Stage, View
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.graph import a_step, mean_of_view_graphs, mixed_graph
+from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import gap_and_convergence, start_vectors
@@ -79,7 +80,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
 
 
 def refine_iteration(
-    stage: Stage, state: LoopState, own_graphs: Graph | None, context: FitContext
+    stage: Stage, state: LoopState, own_graphs: list[Handle] | None, context: FitContext
 ) -> LoopState:
     """Run one outer iteration from the best partition; graphs are mixed with `own_graphs` of the views.
 
@@ -151,7 +152,7 @@ def _next_graph(
     stage: Stage,
     state: LoopState,
     metrics: list[View],
-    own_graphs: Graph | None,
+    own_graphs: list[Handle] | None,
     context: FitContext,
 ) -> Initialization:
     """Return the graph of the original and the learned distances, half each, with its best cut."""
@@ -166,14 +167,7 @@ def _next_graph(
         searched.candidates(prepared.n_samples),
         parameters.seed,
     )
-    graph = a_step(
-        stage,
-        candidates,
-        None,
-        n_neighbors=context.n_neighbors,
-        data_weight=1.0,
-        projected_weight=0.0,
-    )
+    graph = a_step(stage, candidates, n_neighbors=context.n_neighbors)
     del candidates
     if own_graphs is not None:
         graph = mixed_graph(stage, graph, own_graphs)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.blocks import Stage
-from mscam_dask.engine.graph import mean_of_view_graphs
+from mscam_dask.engine.graph import mean_of_view_graphs, mixed_graph
 from mscam_dask.engine.initialize import (
     Evaluation,
     Initialization,
@@ -20,7 +20,6 @@ from mscam_dask.engine.initialize import (
     improve_by_restarts,
     initial_graph,
     initialize,
-    mixed_graph,
     warm_start,
 )
 from mscam_dask.engine.prepare import PrecomputedViews, prepare_views

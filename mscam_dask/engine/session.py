@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mscam_dask.engine.blocks import Graph, Spectrum, Stage
-from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.errors import redacted
@@ -89,7 +89,7 @@ class FitContext:
     selection: SettingsSelected  # without candidates for trivial partitions
     n_clusters_selection: NClustersSelected | None = None  # None if the user set the number
     refines: bool = False
-    view_graphs: Graph | None = None  # their mean, if the initial graph was mixed with it
+    view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
     from_previous_fit: bool = False
 
 

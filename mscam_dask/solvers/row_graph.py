@@ -22,6 +22,7 @@ from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows
 from mscam_dask.solvers.known_labels import cut_by_classes
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
     Minimum,
@@ -149,14 +150,14 @@ def _rows_of_laplacian(own: GraphRows, others: Sequence[GraphRows]) -> csr_array
 _TOGETHER_BYTES = 16 * 2**20
 
 
-def projected_rows(
+def projected_distances(
     views: Sequence[Sequence[EmbeddedRows]],
     candidates: CandidateEdges,
     ranges: Ranges,
     *,
     together_bytes: int = _TOGETHER_BYTES,
-) -> list[NDArray[np.float64]]:
-    """Projected squared distances of groups of views on candidate edges; 0 where an end is absent.
+) -> NDArray[np.float64]:
+    """Sum over views of projected squared distances on candidate edges; 0 where an end is absent.
 
     `views` has for each view its embedding in each block of the candidates and of the rows, complete ones side by side.
     """
@@ -190,7 +191,7 @@ def projected_rows(
             if sum(one.nbytes for one in waiting) + embedding.nbytes > together_bytes:
                 measure()
     measure()
-    return sums
+    return added(sums)
 
 
 def row_weights_between(

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.engine.embed import projected_distances
 from mscam_dask.solvers.graph_update import CandidateEdges
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import projected_rows
+from mscam_dask.solvers.row_graph import projected_distances
 from mscam_dask.solvers.row_view import EmbeddedRows
 
 
@@ -48,7 +47,7 @@ def test_views_side_by_side_have_the_sum_of_their_distances(n_together: int) -> 
     ]
     views = [[EmbeddedRows(one, factor)] for one, factor in zip(embeddings, factors, strict=True)]
     together = n_together * embeddings[0].nbytes
-    found = added(projected_rows(views, part, ((0, n),), together_bytes=together))
+    found = projected_distances(views, part, ((0, n),), together_bytes=together)
     expected = sum(np.nan_to_num(one) for one in by_view)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     by_blocks = [

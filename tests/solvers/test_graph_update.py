@@ -28,7 +28,8 @@ from mscam_dask.solvers.graph_update import (
     projected_weight,
     spread_affinity,
 )
-from mscam_dask.solvers.row_graph import mean_rows, projected_rows
+from mscam_dask.solvers.row_graph import mean_rows
+from mscam_dask.solvers.row_graph import projected_distances as distances_of_views
 from mscam_dask.solvers.row_view import EmbeddedRows
 from tests import oracle
 
@@ -52,8 +53,7 @@ def projected_distances(
     rows = EmbeddedRows(embedding)
     if present is not None:
         rows = EmbeddedRows(present.spread(embedding), len(present) / present.n_samples)
-    (distances,) = projected_rows([[rows]], found, ((0, len(rows.rows)),))
-    return distances
+    return distances_of_views([[rows]], found, ((0, len(rows.rows)),))
 
 
 def mean_graph(graphs: list[Graph], weights: list[float]) -> Graph:

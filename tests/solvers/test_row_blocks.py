@@ -263,8 +263,8 @@ def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -
             [row_view.EmbeddedRows(one[slice(*RANGES[block])]) for block in needed]
             for one in embeddings
         ]
-        found = row_graph.projected_rows(parts, candidates, RANGES, together_bytes=0)
-        for distances, embedding in zip(found, embeddings, strict=True):
+        for part, embedding in zip(parts, embeddings, strict=True):
+            distances = row_graph.projected_distances([part], candidates, RANGES)
             expected = squared_distances_to(embedding, np.arange(start, stop), candidates.indices)
             assert_array_equal(distances, np.where(candidates.indices < 0, 0.0, expected))
 
