@@ -138,7 +138,7 @@ def _initialize(
     refines = search.choices.initial_graph and (
         can_use_view_graphs(start) or (learns and start.spectrum is not None)
     )
-    _, most = parameters.iteration_limits(refines=refines)
+    most = parameters.refined_limit() if refines else parameters.max_iter
     context = FitContext(
         parameters=parameters,
         prepared=start.prepared,

@@ -19,16 +19,16 @@ from mscam_dask.types.events import IterationFinished
 
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:
-    """Run outer iterations by ADMM until the graph has c components, they stall, or the limit."""
+    """Run outer iterations by ADMM until the graph has c components, none is better for a while, or the limit."""
     if state.refined_from is not None:
         return state
     parameters = context.parameters
-    limit, _ = parameters.iteration_limits(refines=context.refines)
+    limit = parameters.admm_limit(refines=context.refines)
     patience = parameters.patience_for(context.prepared.n_samples)
     while (
         state.spectrum is not None
         and state.decision is Decision.ACCEPT
-        and state.iteration < limit
+        and (limit is None or state.iteration < limit)
         and state.iteration - state.best.iteration <= patience
     ):
         state = outer_iteration(session.stage(state.iteration), state, context)

@@ -60,8 +60,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         stage = session.stage("refinement")
         prepared = context.prepared
         own_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, context.parameters)
-    _, most = context.parameters.iteration_limits(refines=True)
-    limit = min(most, first + RULES.max_iterations)
+    limit = min(context.parameters.refined_limit(), first + RULES.max_iterations)
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(session.stage(state.iteration), state, own_graphs, context)
         session.finish_iteration(state, context)

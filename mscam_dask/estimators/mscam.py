@@ -95,7 +95,8 @@ class MSCAM(
         tenth of the samples, at most 30.
     max_iter : int, optional
         Maximum number of outer iterations of the whole fit. At most three are by ADMM and at most
-        three are of the refinement; a fit without a refinement has `max_iter` by ADMM, 30 if None.
+        three are of the refinement; a fit without a refinement has `max_iter` by ADMM. None: these end
+        after `patience` iterations (`constants`) without a better partition.
     random_state : int, RandomState or None, default=0
         Seed of all random numbers of a fit: the start of the eigensolver, which matters only within
         its tolerance; the k-means starts of the spectral cuts, which may change clusters that

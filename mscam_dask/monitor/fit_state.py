@@ -56,7 +56,7 @@ class FitState:
 
     @property
     def max_iter(self) -> int | None:
-        """Maximum number of iterations; None before the settings are selected."""
+        """Maximum number of iterations; None if there is none, or before the settings are selected."""
         return None if self.settings_selected is None else self.settings_selected.max_iter
 
     @property
@@ -66,7 +66,7 @@ class FitState:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds that all iterations up to `max_iter` would take; None before the first one."""
+        """Seconds that all iterations up to `max_iter` would take; None without it, or before the first one."""
         recent = [record.seconds for record in [*self.iterations][-_RECENT:]]
         if self.max_iter is None or not recent:
             return None

@@ -217,10 +217,11 @@ def _iteration(event: IterationFinished, fit: FitState) -> str:
     residual = largest_residual(event)
     # the metrics of the refinement have a closed form, without a residual
     accuracy = f" residual={residual:.1e}" if residual else ""
+    left = "" if fit.eta_s is None else f" ETA {fit.eta}"
     return (
         f"iteration {fit.n_done_of_max}: components={event.n_connected_components} "
         f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f}{accuracy} "
-        f"{duration(event.seconds)} ETA {fit.eta}"
+        f"{duration(event.seconds)}{left}"
     )
 
 

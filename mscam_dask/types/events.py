@@ -103,8 +103,9 @@ class SettingsSelected:
     #: Settings in the order in which they were tried; only one if there was no choice.
     settings: tuple[CandidateSettings, ...]
     chosen: int  #: Position of the selected setting.
-    #: Maximum number of outer iterations with this setting, by ADMM and of the refinement.
-    max_iter: int
+    #: Maximum number of outer iterations with this setting, by ADMM and of the refinement; None if only the
+    #: patience ends them.
+    max_iter: int | None
     seconds: float
     #: Selected settings of each view if they were selected view by view; otherwise empty.
     view_settings: tuple[ViewSettingsSelected, ...] = ()

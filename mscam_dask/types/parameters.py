@@ -164,14 +164,15 @@ class Parameters:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def iteration_limits(self, *, refines: bool) -> tuple[int, int]:
-        """Maximum number of outer iterations by ADMM, and of all, in a fit with a refinement or without."""
-        if not refines:
-            most = self.max_iter or RULES.max_unrefined
-            return most, most
-        of_each = RULES.max_iterations
-        most = min(self.max_iter or 2 * of_each, 2 * of_each)
-        return min(most, of_each), most
+    def admm_limit(self, *, refines: bool) -> int | None:
+        """Maximum number of outer iterations by ADMM, in a fit with a refinement or without; None: only patience ends them."""
+        most = RULES.max_iterations
+        return min(self.max_iter or most, most) if refines else self.max_iter
+
+    def refined_limit(self) -> int:
+        """Maximum number of outer iterations of a fit with a refinement."""
+        most = 2 * RULES.max_iterations
+        return min(self.max_iter or most, most)
 
     def settings_of_view(self, view: int) -> ViewSettings:
         """Scale and α of the view at this position."""

@@ -35,11 +35,9 @@ class SelectionRules:
     # Cuts of one graph are scored if their k-means objective is at most this multiple of the
     # lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0057).
     near_optimal: float = 1.1
-    # Outer iterations of each kind: by ADMM (0059), then of the refinement; with weak views, more
-    # of these drift (0059).
+    # Outer iterations of each kind in a fit with a refinement: by ADMM, then of the refinement. With
+    # weak views, more of these drift (0059).
     max_iterations: int = 3
-    # Outer iterations by ADMM of a fit without a refinement.
-    max_unrefined: int = 30
     # Relative difference of scores that does not decide. The refinement accepts a partition with a
     # score lower by less, since the reference graphs are of the original distances (0059).
     # Uninformative views are kept only for a score higher by more (0014).

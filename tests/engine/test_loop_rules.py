@@ -22,15 +22,16 @@ def of_score(score: float) -> PartitionScore:
 
 
 @pytest.mark.parametrize(
-    ("max_iter", "alone", "with_refinement"),
-    [(None, 30, (3, 6)), (1, 1, (1, 1)), (3, 3, (3, 3)), (4, 4, (3, 4)), (50, 50, (3, 6))],
+    ("max_iter", "by_admm", "of_both"),
+    [(None, 3, 6), (1, 1, 1), (3, 3, 3), (4, 3, 4), (50, 3, 6)],
 )
 def test_a_limit_is_that_of_both_kinds_of_iterations(
-    max_iter: int | None, alone: int, with_refinement: tuple[int, int]
+    max_iter: int | None, by_admm: int, of_both: int
 ) -> None:
     parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
-    assert parameters.iteration_limits(refines=False) == (alone, alone)
-    assert parameters.iteration_limits(refines=True) == with_refinement
+    assert parameters.admm_limit(refines=False) == max_iter
+    assert parameters.admm_limit(refines=True) == by_admm
+    assert parameters.refined_limit() == of_both
 
 
 @pytest.mark.parametrize("follows_a_fit", [False, True])

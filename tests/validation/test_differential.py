@@ -106,7 +106,7 @@ def solved_by_the_oracle(data: MultiViewData, parameters: Parameters) -> oracle.
         n_clusters=parameters.n_clusters,
         n_neighbors=parameters.n_neighbors,
         alpha=parameters.alpha,
-        max_iter=parameters.iteration_limits(refines=False)[0],
+        max_iter=parameters.max_iter or 30,
         admm=parameters.constants.admm,
     )
     solve = oracle.solve_mscam if parameters.model == "mscam" else oracle.solve_mscan

@@ -218,8 +218,8 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
     the other views no more than by chance, if the partition scores higher without them. `[]` keeps
     all."""
     max_iter: Count | None = None
-    """Maximum number of outer iterations; by default three by ADMM and three of the refinement, or
-    30 by ADMM in a fit without a refinement."""
+    """Maximum number of outer iterations; by default three by ADMM and three of the refinement.
+    Without a refinement, iterations by ADMM end after `patience` of them without a better partition."""
     constants: Constants = Constants()
     """Constants of the method: `[cluster.constants]`."""
     random_state: WholeNumber = 0
