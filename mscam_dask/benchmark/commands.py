@@ -84,20 +84,17 @@ class _Experiments:
     commands = (compare, sweep)
 
     def owns_tables(self, tables: Collection[str]) -> bool:
-        from mscam_dask.benchmark.config import experiment_command
+        from mscam_dask.benchmark.config import table_of
 
-        return experiment_command(tables) is not None
+        return table_of(tables) is not None
 
     def owns_directory(self, directory: Path) -> bool:
         return (directory / "experiment.json").is_file()
 
     def run(self, document: Document, **options: Any) -> int:
-        from mscam_dask.benchmark.config import experiment_command
         from mscam_dask.benchmark.run_command import run_file
 
-        command = experiment_command(document.tables)
-        assert command is not None
-        return run_file(command, document, typed="run", **options)
+        return run_file("run", document, **options)
 
     def resume(self, directory: Path) -> NoReturn:
         from mscam_dask.benchmark.results import read_record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct, structs
 
@@ -42,8 +42,6 @@ from mscam_dask.pipeline.config.toml_document import (
 from mscam_dask.types.allowed import Count, NotNegative, Positive, Share, WholeNumber, nearest
 from mscam_dask.types.parameters import GraphWeight, InUnits, Model, Scale
 
-Command = Literal["compare", "sweep"]
-
 DATA_VARIABLE = "MSCAM_DATA"
 """Environment variable with the directory of data sets."""
 _ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
@@ -79,7 +77,6 @@ class RunsTable(Struct, frozen=True, kw_only=True):
     """Keys of both [compare] and [robustness]."""
 
     title: ClassVar[str]
-    command: ClassVar[Command] = "compare"
 
     methods: MethodNames | None = None
     """`mscam`, `mscan` and the baselines to compare; all by default."""
@@ -138,7 +135,6 @@ class SweepTable(Struct, frozen=True, kw_only=True):
     """[sweep]: α × λ on data sets, with the graph weight of the paper, which grows in the fit."""
 
     title: ClassVar[str] = "sweep"
-    command: ClassVar[Command] = "sweep"
     kind: ClassVar[Kind] = "sensitivity"
 
     datasets: DatasetNames
@@ -205,28 +201,30 @@ class ExperimentSettings(ExperimentTables, frozen=True, kw_only=True):
         return table
 
 
-def experiment_command(tables: Collection[str]) -> Command | None:
-    """Return the command for a file with these tables; None if it is not an experiment."""
-    return next((kind.command for name, kind in _KINDS.items() if name in tables), None)
+def table_of(tables: Collection[str]) -> str | None:
+    """Return the name of the table of an experiment among those of a file; None if it is none."""
+    return next((name for name in _KINDS if name in tables), None)
 
 
 def read_experiment(
-    file: str | Path | Document,
-    overrides: Sequence[Override] = (),
-    *,
-    command: Command = "compare",
+    file: str | Path | Document, overrides: Sequence[Override] = ()
 ) -> ExperimentSettings:
     """Read and check an experiment file, with the data and methods that it names; one error has every problem."""
     document = file if isinstance(file, Document) else read_document(file)
     document = document.overridden(overrides)
     document = document.overridden(dask_overrides(document))
-    _check_kind(document, command)
+    names = [name for name in _KINDS if name in document.tables]
+    if len(names) > 1:
+        raise ConfigurationError(
+            f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
+            "keep one of them."
+        )
     tables = read_tables(document, ExperimentTables, {"execution": execution_problems})
     table = tables.compare or tables.robustness or tables.sweep
     if table is None:
         raise ConfigurationError(
-            f"{document.path}: the file has no table {_kinds_of(command)}. Add one, with the data sets "
-            "to use."
+            f"{document.path}: the file has no table {' or '.join(f'[{name}]' for name in _KINDS)}. "
+            "Add one, with the data sets to use."
         )
     problems = [
         f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
@@ -242,31 +240,11 @@ def read_experiment(
     refuse(problems)
     settings = {**structs.asdict(tables), "dataset": datasets}
     if not isinstance(table, RobustnessTable):  # every data set has its table
-        names = tuple(datasets)
-        settings[table.title] = structs.replace(table, datasets=names, directory=None)
+        changed = {"datasets": tuple(datasets), "directory": None}
+        settings[table.title] = structs.replace(table, **changed)
     is_file = document.path != COMMAND_LINE.path
     name = name_of_pipeline(document.path) if is_file else "comparison"
     return ExperimentSettings(name=name, **settings)
-
-
-def _check_kind(document: Document, command: str) -> None:
-    """Refuse a file with several tables of experiments, or with that of another command."""
-    names = [name for name in _KINDS if name in document.tables]
-    if len(names) > 1:
-        raise ConfigurationError(
-            f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
-            "keep one of them."
-        )
-    other = experiment_command(names)
-    if other is not None and other != command:
-        raise ConfigurationError(
-            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask {other}; mscam-dask {command} "
-            f"takes {_kinds_of(command)}."
-        )
-
-
-def _kinds_of(command: str) -> str:
-    return " or ".join(f"[{name}]" for name, kind in _KINDS.items() if kind.command == command)
 
 
 def _datasets(

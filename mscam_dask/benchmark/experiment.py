@@ -9,7 +9,6 @@ import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,12 @@ from mscam_dask.benchmark.config import (
 )
 from mscam_dask.benchmark.datasets import Dataset, StoredData, open_datasets
 from mscam_dask.benchmark.methods import method
-from mscam_dask.benchmark.report import csv_text, markdown_text, write_experiment_report
+from mscam_dask.benchmark.report import (
+    csv_text,
+    markdown_text,
+    trial_text,
+    write_experiment_report,
+)
 from mscam_dask.benchmark.results import (
     PROTOCOLS,
     RECORD,
@@ -35,7 +39,6 @@ from mscam_dask.benchmark.results import (
     Outcome,
     TrialEntry,
     encode_experiment,
-    now,
     read_record,
 )
 from mscam_dask.benchmark.rows import curves, heat_map, method_runs
@@ -44,7 +47,9 @@ from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.estimators._resources import executor_for
-from mscam_dask.monitor.run_record import blas_libraries, software_versions
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.monitor.messages import duration, plural
+from mscam_dask.monitor.run_record import blas_libraries, now, software_versions
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
@@ -104,17 +109,8 @@ def _kept(file: Path, limits: Limits) -> TrialEntry | None:
     return entry
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Stage that begins (`text`), or a trial that has ended (`entry`): `done` of `total` of its stage."""
-
-    text: str = ""
-    entry: TrialEntry | None = None
-    done: int = 0
-    total: int = 0
-
-
-Observer = Callable[[Progress], None]
+Observer = Callable[[Event], None]
+"""Function that gets the steps of an experiment; each trial that has ended is a step such as "3/20"."""
 
 
 def output_of(settings: ExperimentSettings, output: Path | None = None) -> Path:
@@ -231,7 +227,7 @@ class _Experiment:
         """Run the trials, and write the results."""
         table, sweep = self._settings.table, self._settings.sweep
         if self._settings.dataset:
-            self._notify(Progress("reading the data"))
+            self._notify(StepStarted(step="ingest"))
         datasets = open_datasets(self._settings, self._path / "data")
         runs = method_runs(self._settings, datasets)
         for run in runs:
@@ -289,18 +285,22 @@ class _Experiment:
             place = entry.method, entry.dataset
             longest[place] = max(longest.get(place, 0.0), entry.seconds or 0.0)
         missing.sort(key=lambda each: longest.get((each.method, each.dataset), 0.0), reverse=True)
-        self._notify(Progress(f"{len(missing)} fits to run ({stage})"))
+        self._notify(StepStarted(step=f"{stage}: {plural(len(missing), 'fit')}"))
         limited = [msgspec.structs.replace(trial, limits=limits) for trial in missing]
+        started = time.monotonic()
         for done, entry in enumerate(run_trials(limited, cluster), start=1):
             write_trial(self._path, entry)
             self._entries[entry.key] = entry
-            self._notify(Progress(entry=entry, done=done, total=len(missing)))
+            left = (time.monotonic() - started) / done * (len(missing) - done)
+            text = f"{trial_text(entry)}, {duration(left)} left"
+            step, seconds = f"{done}/{len(missing)}", entry.seconds or 0.0
+            self._notify(StepFinished(step=step, summary=text, seconds=seconds))
 
     def _opened_cluster(self, datasets: Mapping[str, Dataset]) -> OpenCluster:
         """Open the cluster on the first call; it closes with the experiment."""
         if self._cluster is None:
             self.begin()
-            self._notify(Progress("starting workers"))
+            self._notify(StepStarted(step="start"))
             self._cluster = self.exits.enter_context(open_cluster(self._settings.execution))
             data = [dataset.data for dataset in datasets.values()]
             stores = [as_location(one.path) for one in data if isinstance(one, StoredData)]
@@ -326,7 +326,8 @@ class _Experiment:
         try:
             write_experiment_report(self._path, self.record)
         except (MscamError, OSError) as error:
-            self._notify(Progress(f"the results are complete, but the report failed: {error}"))
+            note = f"The results are complete, but the report failed: {error}"
+            self._notify(StepFinished(step="report", summary="failed", notes=(note,), seconds=0.0))
 
     def end(self, state: str) -> str:
         """Write the record with a final state, if it had begun; return the message of a deadline."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,10 +19,11 @@ from mscam_dask.benchmark.results import (
     TITLES,
     ExperimentRecord,
     HeatMapEntry,
+    TrialEntry,
 )
 from mscam_dask.cli.console import relative, results_console, show, table
 from mscam_dask.data.views.sample_ids import encoded_id
-from mscam_dask.monitor.messages import number, plural
+from mscam_dask.monitor.messages import number
 from mscam_dask.monitor.report.figures import LineChart, chart_axes, line_chart
 from mscam_dask.monitor.report.page import FileLink, render
 from mscam_dask.monitor.templates import template
@@ -44,6 +44,20 @@ _FILES = (
     ("pipeline.toml", "settings, defaults included"),
     ("trials", "one record for each fit"),
 )
+
+
+def trial_text(entry: TrialEntry) -> str:
+    """Trial and its result in one line, without the seconds."""
+    name = f"{entry.method} {entry.dataset} seed {entry.seed}"
+    is_swept = {"alpha", "graph_weight", "auto_settings"} <= entry.parameters.keys()
+    if is_swept:  # all trials have the same method and seed
+        weight = entry.parameters["graph_weight"]
+        name = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
+    if entry.outcome != "ok":
+        return f"{name} {entry.outcome}: {entry.reason}"
+    accuracy, memory = entry.scores.get("accuracy"), entry.peak_memory_bytes
+    name += "" if accuracy is None else f" ACC {accuracy:.4f}"
+    return name + ("" if memory is None else f" {memory / 2**20:.0f} MiB")
 
 
 def frame(record: ExperimentRecord) -> pd.DataFrame:
@@ -161,7 +175,7 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
         "benchmark/experiment.html.j2",
         {
             "record": record,
-            "headlines": list(_headlines(record, best)),
+            "headlines": [line for entry in record.heat_maps for line in _choice_line(entry)],
             "summary": _summary(rows, labeled),
             "labeled": labeled,
             "tables": {name: [row for row in record.rows if row.dataset == name] for name in names},
@@ -186,20 +200,6 @@ def _is_best(rows: pd.DataFrame, score: str) -> pd.Series:
     return means >= means.groupby([rows.dataset, rows.protocol]).transform("max") - TIE
 
 
-def _headlines(record: ExperimentRecord, best: dict[str, pd.DataFrame]) -> Iterator[str]:
-    """Summarize the results: a sentence for each heat map, or for each protocol and score."""
-    for entry in record.heat_maps:
-        yield from _choice_line(entry)
-    if record.heat_maps or len(record.methods) < 2:
-        return
-    # A row with a note is of a single view that was chosen with labels.
-    for protocol in dict.fromkeys(row.protocol for row in record.rows if not row.note):
-        for score in ("accuracy", "adjusted_modularity"):
-            if score in best:
-                winners = best[score][best[score].protocol == protocol]
-                yield from _wins_line(f"{score.replace('_', ' ')} ({protocol})", winners, record)
-
-
 def _choice_line(entry: HeatMapEntry) -> Iterator[str]:
     """Accuracy of the label-free choice among all settings; nothing without labels."""
     choice = entry.best.get("cross_view_information")
@@ -211,20 +211,6 @@ def _choice_line(entry: HeatMapEntry) -> Iterator[str]:
             f"{number(table[choice], 3)}; over all settings accuracy ranges from "
             f"{number(np.nanmin(table), 3)} to {number(np.nanmax(table), 3)}."
         )
-
-
-def _wins_line(measure: str, winners: pd.DataFrame, record: ExperimentRecord) -> Iterator[str]:
-    """Number of data sets on which each method, or a tie of methods, has the best mean score."""
-    wins = Counter(
-        tuple(record.titles.get(name, name) for name in methods)
-        for _, methods in winners.groupby("dataset", sort=False).method
-    )
-    counts = ", ".join(
-        " and ".join(names) + (" tied" if len(names) > 1 else "") + f" on {count}"
-        for names, count in wins.most_common()
-    )
-    if counts:
-        yield f"Highest mean {measure}: {counts} of {plural(wins.total(), 'data set')}."
 
 
 def _summary(

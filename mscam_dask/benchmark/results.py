@@ -6,7 +6,6 @@ The record is complete: tables and report are made from it alone. Scores have th
 
 from __future__ import annotations
 
-import datetime as dt
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -233,11 +232,6 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     def titles(self) -> dict[str, str]:
         """Titles of the methods by name."""
         return {method.name: method.title for method in self.methods}
-
-
-def now() -> str:
-    """Return the current time in UTC, to seconds."""
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 def encode_experiment(record: ExperimentRecord) -> bytes:

@@ -6,9 +6,7 @@ import hashlib
 import math
 import os
 import shlex
-import statistics
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,23 +15,21 @@ from typing import Any
 import msgspec
 
 from mscam_dask.benchmark.config import (
-    Command,
     ExperimentSettings,
     SweepTable,
     read_experiment,
+    table_of,
 )
 from mscam_dask.benchmark.datasets import open_datasets
 from mscam_dask.benchmark.experiment import (
-    Progress,
     kept_trials,
     limits_of,
     output_of,
     run_experiment,
 )
 from mscam_dask.benchmark.report import show_results
-from mscam_dask.benchmark.results import TrialEntry, read_record
+from mscam_dask.benchmark.results import read_record
 from mscam_dask.benchmark.rows import method_runs
-from mscam_dask.benchmark.trial import Trial
 from mscam_dask.cli.console import (
     key_values,
     progress_console,
@@ -44,7 +40,8 @@ from mscam_dask.cli.console import (
 from mscam_dask.cli.run import option_overrides
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.monitor.messages import duration, printable
+from mscam_dask.monitor.messages import duration
+from mscam_dask.monitor.progress import PlainProgress
 from mscam_dask.pipeline.config.toml_document import (
     COMMAND_LINE,
     Document,
@@ -63,46 +60,6 @@ _MIB = 2**20
 _EXIT_WITHOUT_RESULT = 5
 _DEFAULT = Path("pipelines") / "comparison.toml"
 _MAX_NAME_BYTES = 100  # of the 255 that the name of a directory can have
-
-
-class ProgressLines:
-    """Print a line on standard error for each stage and each trial."""
-
-    def __init__(self) -> None:
-        self._file = progress_console().file
-        self._started = time.monotonic()
-
-    def __call__(self, progress: Progress) -> None:
-        text = progress.text
-        if progress.entry is None:
-            self._started = time.monotonic()
-        else:
-            elapsed = time.monotonic() - self._started
-            left = elapsed / progress.done * (progress.total - progress.done)
-            shown = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
-            done = f"{progress.done:>{len(str(progress.total))}}/{progress.total}"
-            text = f"{done} {_entry_text(progress.entry)}, {shown} left"
-        self._file.write(printable(text) + "\n")
-        self._file.flush()
-
-
-def _entry_text(entry: TrialEntry) -> str:
-    """Trial and its result; a line with it has at most 80 columns for the paper's tables."""
-    name = f"{entry.method:<10} {entry.dataset} seed {entry.seed}"
-    is_swept = {"alpha", "graph_weight", "auto_settings"} <= entry.parameters.keys()
-    if is_swept:  # all trials have the same method and seed
-        weight = entry.parameters["graph_weight"]
-        name = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
-    if entry.outcome != "ok":
-        return f"{name} {entry.outcome}: {entry.reason}"
-    parts = [name]
-    if (accuracy := entry.scores.get("accuracy")) is not None:
-        parts.append(f"ACC {accuracy:.4f}")
-    if entry.seconds is not None:
-        parts.append(f"{entry.seconds:.{0 if entry.seconds >= 100 else 1}f} s")
-    if entry.peak_memory_bytes is not None and not is_swept:
-        parts.append(f"{entry.peak_memory_bytes / _MIB:.0f} MiB")
-    return " ".join(parts)
 
 
 def show_experiment(directory: Path) -> None:
@@ -147,7 +104,7 @@ def compare_methods(
             )
         pipeline = _DEFAULT
     document = COMMAND_LINE if pipeline is None else read_document(pipeline)
-    table = "robustness" if "robustness" in document.tables else "compare"
+    table = table_of(document.tables) or "compare"
     given = (
         ("datasets", list(datasets), [word for each in datasets for word in ("--dataset", each)]),
         ("methods", list(methods), [word for each in methods for word in ("--method", each)]),
@@ -160,10 +117,9 @@ def compare_methods(
 
 
 def run_file(
-    command: Command,
+    command: str,
     document: Document,
     *,
-    typed: str = "",
     assignments: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
@@ -172,9 +128,9 @@ def run_file(
     table_options: Sequence[Override] = (),
     **execution: object,
 ) -> int:
-    """Run an experiment or print its estimate, and return the exit code; `typed` is the command if it is "run"."""
+    """Run the experiment of a file or print its estimate, and return the exit code; `command` is what was typed."""
     overrides = option_overrides(assignments, execution, others=table_options)
-    settings = read_experiment(document, overrides, command=command)
+    settings = read_experiment(document, overrides)
     if any(override.key[-1] == "datasets" for override in table_options):
         settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
     directory = output_of(settings, output)
@@ -188,10 +144,10 @@ def run_file(
     record = run_experiment(
         settings,
         directory,
-        command=_command(typed or command, document, words),
+        command=_command(command, document, words),
         overwrite=overwrite,
         insecure=insecure,
-        observer=ProgressLines(),
+        observer=PlainProgress(progress_console().file),
     )
     if record.trials and record.n_reused == len(record.trials):
         results_console().file.write(
@@ -270,30 +226,5 @@ def plan_experiment(
         ("Bytes", f"{8 * n_values / _MIB:.1f} MiB of values"),
         ("Methods", ", ".join(dict.fromkeys(run.method for run in runs))),
         ("Workers", f"{n_workers}{memory}"),
-        ("Time", _time(entries, missing, n_open, limit_s, n_workers)),
+        ("Limit", "none" if limit_s is None else f"{duration(limit_s)} for each fit"),
     ]
-
-
-def _time(
-    entries: dict[str, TrialEntry],
-    missing: dict[str, Trial],
-    n_open: int,
-    limit_s: float | None,
-    n_parallel: int,
-) -> str:
-    """Time of the missing trials, from the mean of their method on the same data."""
-    seconds: dict[tuple[str, str], list[float]] = {}
-    for entry in entries.values():
-        if entry.seconds is not None:
-            seconds.setdefault((entry.method, entry.dataset), []).append(entry.seconds)
-    places = [(trial.method, trial.dataset) for trial in missing.values()]
-    known = [statistics.fmean(seconds[place]) for place in places if place in seconds]
-    n_unknown = len(places) - len(known) + n_open
-    parts = []
-    if known:
-        total = duration(math.fsum(known) / n_parallel)
-        parts.append(f"about {total} for {len(known)} fits, from those that have ended")
-    if n_unknown:
-        limit = "" if limit_s is None else f"; limit {limit_s:g} s each"
-        parts.append(f"unknown for {n_unknown} fits (no comparable fit has run yet{limit})")
-    return "; ".join(parts) or "none"

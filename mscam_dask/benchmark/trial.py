@@ -35,13 +35,14 @@ from scipy.sparse import csr_array
 from mscam_dask import __version__
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.methods import METHODS, method
-from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, TrialFields, now
+from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, TrialFields
 from mscam_dask.engine.executors._process import PinnedBlas, without_dask_trim
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.metrics import score_partition
+from mscam_dask.monitor.run_record import now
 
 if TYPE_CHECKING:
     from mscam_dask.pipeline.run.cluster import OpenCluster

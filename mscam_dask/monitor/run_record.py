@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import platform
 from importlib.metadata import version
@@ -248,6 +249,11 @@ def _damaged(where: str, reason: str) -> StoreCorruptError:
         f"{where} is damaged: {reason}. Restore the file from a copy, or run the pipeline again "
         "with --overwrite."
     )
+
+
+def now() -> str:
+    """Return the time (UTC) in the format of records."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 def software_versions() -> dict[str, str]:

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.datasets import open_datasets
-from mscam_dask.benchmark.experiment import Progress, run_experiment, write_trial
+from mscam_dask.benchmark.experiment import run_experiment, write_trial
 from mscam_dask.benchmark.methods import GROUP, METHODS, known_methods
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
@@ -35,6 +35,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.metrics import score_partition
+from mscam_dask.monitor.events import Event, StepFinished
 from tests.benchmark.conftest import Write
 from tests.synthetic import three_subspaces
 
@@ -54,16 +55,16 @@ width_factor = [1.0]
 ONE = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
 
 
-def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
-    events: list[Progress] = []
+def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Event]]:
+    events: list[Event] = []
     record = run_experiment(
         read_experiment(file), output, command="mscam-dask compare x", observer=events.append
     )
     return record, events
 
 
-def trials_done(events: list[Progress]) -> int:
-    return sum(progress.entry is not None for progress in events)
+def trials_done(events: list[Event]) -> int:
+    return sum(isinstance(event, StepFinished) for event in events)
 
 
 def _check_tables(record: ExperimentRecord, output: Path) -> None:
@@ -307,7 +308,7 @@ def test_a_trial_with_a_temporary_failure_runs_again(write: Write, here: Path) -
 )
 def test_invalid_settings_fail_before_any_fit(write: Write, here: Path, text: str) -> None:
     np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
-    events: list[Progress] = []
+    events: list[Event] = []
     with pytest.raises(ConfigurationError):
         run_experiment(read_experiment(write(text)), here / "out", observer=events.append)
     assert trials_done(events) == 0
@@ -340,8 +341,8 @@ def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> 
         write("[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 3\n")
     )
 
-    def terminate(progress: Progress) -> None:
-        if (progress.done, progress.total) == (1, 2):  # a fit is left
+    def terminate(event: Event) -> None:
+        if isinstance(event, StepFinished) and event.step == "1/2":  # a fit is left
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(TemporaryFailure):

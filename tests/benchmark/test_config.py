@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.benchmark.config import (
-    Command,
-    RobustnessTable,
-    experiment_command,
-    read_experiment,
-)
+from mscam_dask.benchmark.config import RobustnessTable, read_experiment, table_of
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, parse_override, read_document
@@ -81,17 +76,17 @@ def test_paths_of_data_start_at_the_file_or_at_the_command_line(here: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
-    [("comparison", "compare"), ("robustness", "compare"), ("sensitivity", "sweep")],
+    ("name", "table"),
+    [("comparison", "compare"), ("robustness", "robustness"), ("sensitivity", "sweep")],
 )
 def test_the_papers_pipelines_are_usable(
-    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: Command
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, table: str
 ) -> None:
     for data in ("handwritten", "flowers17", "caltech101_nus31", "cifar10_nus_3100"):
         (here / f"{data}.npz").touch()
     monkeypatch.setenv("MSCAM_DATA", str(here))
-    assert experiment_command(read_document(PIPELINES / f"{name}.toml").tables) == command
-    settings = read_experiment(PIPELINES / f"{name}.toml", command=command)
+    assert table_of(read_document(PIPELINES / f"{name}.toml").tables) == table
+    settings = read_experiment(PIPELINES / f"{name}.toml")
     assert settings.table.kind == name
     if isinstance(settings.table, RobustnessTable):
         assert settings.table == RobustnessTable()
@@ -116,35 +111,31 @@ SWEEP = "[sweep]\ndatasets = ['tiny.npz']\n"
 
 
 @pytest.mark.parametrize(
-    ("command", "text", "parts"),
+    ("text", "parts"),
     [
-        ("compare", "", ["[compare]", "[robustness]"]),
-        ("compare", "[compare]\n[robustness]", ["line 2", "[compare]", "[robustness]"]),
-        ("compare", SWEEP, ["line 1", "mscam-dask sweep", "mscam-dask compare"]),
-        ("sweep", DATA, ["line 1", "mscam-dask compare", "mscam-dask sweep"]),
-        ("compare", "[comapre]", ["line 1", "'compare'"]),
-        ("compare", "[compare]\ndatasets = ['tiny.npz', './tiny.npz']", ["line 2", "'tiny'"]),
-        ("compare", "[compare]\ndatasets = ['x']\ndirectory = 'no'", ["line 2", "'x'", "/no"]),
-        ("compare", f"{DATA}methods = ['mlam']", ["line 3", "'mlam'", "'mlan'", *METHODS]),
-        ("compare", f"{DATA}[parameters.mlan]\nn_neighbor = 3", ["line 4", "'n_neighbors'"]),
-        ("compare", f"{DATA}[parameters.mscam]\nn_jobs = 3", ["line 4", "'n_jobs'", "alpha"]),
-        ("compare", f"{DATA}[grid.mscan]\nalpha = 3", ["line 4", "[grid.mscan] alpha", "3"]),
-        ("compare", f"{DATA}[grid.mscan]\nalhpa = [3]", ["line 4", "'alhpa'", "'alpha'"]),
-        ("compare", f"{DATA}[grid.mscem]\nalpha = [3]", ["line 3", "'mscam'", *METHODS]),
+        ("", ["[compare]", "[robustness]"]),
+        ("[compare]\n[robustness]", ["line 2", "[compare]", "[robustness]"]),
+        ("[comapre]", ["line 1", "'compare'"]),
+        ("[compare]\ndatasets = ['tiny.npz', './tiny.npz']", ["line 2", "'tiny'"]),
+        ("[compare]\ndatasets = ['x']\ndirectory = 'no'", ["line 2", "'x'", "/no"]),
+        (f"{DATA}methods = ['mlam']", ["line 3", "'mlam'", "'mlan'", *METHODS]),
+        (f"{DATA}[parameters.mlan]\nn_neighbor = 3", ["line 4", "'n_neighbors'"]),
+        (f"{DATA}[parameters.mscam]\nn_jobs = 3", ["line 4", "'n_jobs'", "alpha"]),
+        (f"{DATA}[grid.mscan]\nalpha = 3", ["line 4", "[grid.mscan] alpha", "3"]),
+        (f"{DATA}[grid.mscan]\nalhpa = [3]", ["line 4", "'alhpa'", "'alpha'"]),
+        (f"{DATA}[grid.mscem]\nalpha = [3]", ["line 3", "'mscam'", *METHODS]),
         (
-            *("compare", "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'"),
+            "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'",
             ["line 2", "'m'", "no.npz"],
         ),
-        ("compare", "[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
-        ("sweep", f"{SWEEP}alpha = [1, 1.0]", ["line 3", "[sweep] alpha", "(1.0, 1.0)"]),
-        ("sweep", f"{SWEEP}[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),
-        ("compare", f"{DATA}runs = 'x'\n[output]\ndir = 'x'", ["[compare] runs", "'dir'"]),
+        ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
+        (f"{SWEEP}alpha = [1, 1.0]", ["line 3", "[sweep] alpha", "(1.0, 1.0)"]),
+        (f"{SWEEP}[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),
+        (f"{DATA}runs = 'x'\n[output]\ndir = 'x'", ["[compare] runs", "'dir'"]),
     ],
 )
-def test_problems_are_named_with_their_place(
-    write: Write, command: Command, text: str, parts: list[str]
-) -> None:
+def test_problems_are_named_with_their_place(write: Write, text: str, parts: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read_experiment(write(text), command=command)
+        read_experiment(write(text))
     for part in parts:
         assert part in str(caught.value)

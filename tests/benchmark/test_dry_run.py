@@ -18,10 +18,10 @@ SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\n
 
 def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(write: Write) -> None:
     file, out = write(SWEEP), Path("out")
-    run_experiment(read_experiment(file, command="sweep"), out)
+    run_experiment(read_experiment(file), out)
     plan = plan_memory(open_store("out/data/tiny.zarr"), Parameters(n_clusters=3))
     needs = f"{plan.worker_bytes(1) / 2**30:.2f} GiB"
     apart = [parse_override("execution.in_process=false"), parse_override("execution.workers=4")]
     for overrides in ((), apart):
-        settings = read_experiment(file, overrides, command="sweep")
+        settings = read_experiment(file, overrides)
         assert needs in dict(plan_experiment(settings, out))["Workers"]

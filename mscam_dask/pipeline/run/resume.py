@@ -17,7 +17,13 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.monitor.run_record import ResumeEntry, RunRecord, blas_libraries, software_versions
+from mscam_dask.monitor.run_record import (
+    ResumeEntry,
+    RunRecord,
+    blas_libraries,
+    now,
+    software_versions,
+)
 from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
@@ -31,7 +37,7 @@ from mscam_dask.pipeline.run.open_data import (
     run_fingerprint,
     source_records,
 )
-from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now
+from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.stored_run import StoredRun, flat, last_started

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import hashlib
 import os
 import time
@@ -34,7 +33,7 @@ from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.monitor.run_record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries
+from mscam_dask.monitor.run_record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries, now
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run import previous_runs, steps
 from mscam_dask.pipeline.run.cluster import (
@@ -70,11 +69,6 @@ EXIT_DRIFT = 6
 
 Observer = Callable[[Event], None]
 """Function that gets each event of a run, in order."""
-
-
-def now() -> str:
-    """Return the time (UTC) in the format of records."""
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
