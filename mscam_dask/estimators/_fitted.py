@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import DataIssue
+from mscam_dask.estimators._inputs import OF_TABLE
 from mscam_dask.types.parameters import ViewSettings
 from mscam_dask.types.result import BatchShares, Solution, Status, Structure
 
@@ -59,8 +60,12 @@ class FittedAttributes:
         batches: FittedBatches | None = None,
         membership: tuple[NDArray[np.float64], NDArray[np.int64]] | None = None,
         coordinates: Sequence[NDArray[np.float64]] | None = None,
+        of_table: Mapping[str, Any] | None = None,
     ) -> None:
         """Replace the attributes of an earlier fit."""
+        for name in OF_TABLE:
+            vars(self).pop(name, None)
+        vars(self).update(of_table or {})
         self.solution_ = solution
         self.data_warnings_, self.imputed_shares_ = (), {}
         self._training, self._training_digests, self._imputers = training, {}, {}

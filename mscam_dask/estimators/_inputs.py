@@ -7,7 +7,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
@@ -26,137 +26,112 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.data.views.validation import check_values
 from mscam_dask.errors import DataError, DataTypeError, MscamError
-from mscam_dask.estimators._fitted import FittedAttributes
 
-_OF_TABLE = ("n_features_in_", "feature_names_in_")
+if TYPE_CHECKING:
+    from mscam_dask.estimators.mscam import MSCAM
+
+OF_TABLE = ("n_features_in_", "feature_names_in_")
+"""Attributes that scikit-learn sets in a fit of one table."""
 
 
-class MultiViewInputMixin(FittedAttributes):
-    """Mixin for estimators that converts input to views, and matches new samples to the fit."""
+def views_to_fit(estimator: MSCAM, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
+    """Views of `X`, and the values of `OF_TABLE` for the estimator after the fit."""
+    asked = copy.copy(estimator)  # the estimator stays as it is if the fit fails
+    for name in OF_TABLE:
+        asked.__dict__.pop(name, None)
+    given = _validated_table(asked, X, reset=True) if _is_plain_table(X) else X
+    data = as_multi_view(given, view_type=estimator.view_type)
+    return data, {name: vars(asked)[name] for name in OF_TABLE if name in vars(asked)}
 
-    view_type: str | Mapping[str, str] | Sequence[str]
 
-    def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
-        """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""
-        asked = copy.copy(self)
-        asked._keep({})
-        data = asked._views(X, reset=True)
-        return data, {name: found for name, found in vars(asked).items() if name in _OF_TABLE}
+def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
+    """Validated views of new samples in the order of the fit, without excluded views."""
+    given, may_lack_views = X, not isinstance(X, list | tuple)
+    if _is_plain_table(X):
+        given, may_lack_views = _validated_table(estimator, X, reset=False), False
+    elif isinstance(X, list | tuple) and any(item is None for item in X):
+        given, may_lack_views = _by_name(X, estimator.view_names_), True
+    data = as_multi_view(given, view_type=_view_types_of(estimator, given))
+    return _as_fitted(estimator, data, may_lack_views=may_lack_views)
 
-    def _keep(self, of_table: Mapping[str, Any]) -> None:
-        """Replace the attributes that scikit-learn sets for a table."""
-        for name in _OF_TABLE:
-            vars(self).pop(name, None)
-        vars(self).update(of_table)
 
-    def _views(self, X: Any, *, reset: bool) -> MultiViewData:
-        """Views of `X`; a plain table is first validated by scikit-learn."""
-        may_lack_views = not isinstance(X, list | tuple) and not _is_plain_table(X)
-        if _is_plain_table(X):
-            data = as_multi_view(self._table(X, reset=reset), view_type=self.view_type)
-        else:
-            given = X
-            if not reset and isinstance(X, list | tuple) and any(item is None for item in X):
-                given = self._by_name(X)
-                may_lack_views = True
-            view_type = self.view_type if reset else self._view_types_of(given)
-            data = as_multi_view(given, view_type=view_type)
-        if reset:
-            return data
-        return self._as_fitted(data, may_lack_views=may_lack_views)
-
-    def _by_name(self, X: Sequence[Any]) -> dict[str, Any]:
-        """Views of a sequence that are not None, by the names of the fit."""
-        if len(X) != len(self.view_names_) or all(item is None for item in X):
-            raise DataError(
-                f"got {len(X)} views, {sum(item is None for item in X)} of them None; allowed are the "
-                f"{len(self.view_names_)} views of the fit {list(self.view_names_)} in order, with None "
-                "for some, but not all, of them."
-            )
-        return {
-            name: item for name, item in zip(self.view_names_, X, strict=True) if item is not None
-        }
-
-    def _table(self, X: Any, *, reset: bool) -> Any:
-        """Table validated by scikit-learn, whose errors are raised as errors of this package."""
-        if is_sparse(X):
-            checked_sparse(X, "The table")
-        try:
-            return validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse="csr",
-                ensure_all_finite=False,  # `validate` reports the rows, as for every view
-                ensure_min_samples=2 if reset else 1,
-            )
-        except MscamError:
-            raise
-        except TypeError as error:
-            raise DataTypeError(str(error)) from error
-        except ValueError as error:
-            of_views = "Give each view as an array: [np.asarray(view) for view in views]."
-            remedy = f" {of_views}" if isinstance(X, Sequence) else ""
-            raise DataError(f"{error}{remedy}") from error
-
-    def _view_types_of(self, X: Any) -> str | Mapping[str, str]:
-        """View types of the fit, without excluded views that are missing from the new samples."""
-        if isinstance(self.view_type, str):
-            return self.view_type
-        metrics = (
-            self.view_type
-            if isinstance(self.view_type, Mapping)
-            else dict(zip(self.view_names_, self.view_type, strict=True))
+def _by_name(X: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    """Views of a sequence that are not None, by the names of the fit."""
+    n_missing = sum(item is None for item in X)
+    if len(X) != len(names) or n_missing == len(X):
+        raise DataError(
+            f"got {len(X)} views, {n_missing} of them None; allowed are the {len(names)} views of the fit "
+            f"{list(names)} in order, with None for some, but not all, of them."
         )
-        by_name = isinstance(X, Mapping | MultiViewData)
-        there = set(X.view_names if isinstance(X, MultiViewData) else X if by_name else ())
-        return {
-            name: kind
-            for name, kind in metrics.items()
-            if name in there or not (by_name or name in self.excluded_views_)
-        }
+    return {name: item for name, item in zip(names, X, strict=True) if item is not None}
 
-    def _as_fitted(self, data: MultiViewData, *, may_lack_views: bool) -> MultiViewData:
-        """Validated views of new samples in the order of the fit, without excluded views."""
-        by_name = {source.name: source for source in data.views}
-        may_lack_views &= any(name not in self.excluded_views_ for name in by_name)
-        expected = {
-            source.name: source.n_samples if source.view_type != "features" else source.shape[1]
-            for source in self._training.views
-            if source.name in by_name or source.name not in self.excluded_views_
-        }
-        asked = [
-            source
-            for source in self._training.views
-            if source.name in by_name or (source.name in expected and not may_lack_views)
-        ]
-        data = dataclasses.replace(data, views=tuple(map(_all_columns, data.views)))
-        by_name = {source.name: source for source in data.views}
-        got = {source.name: source.shape[1] for source in data.views}
-        if got != {source.name: expected[source.name] for source in asked}:
-            raise DataError(
-                f"The views of the fit have these numbers of columns: {expected}; got {got}. "
-                "Give the same views, by the same names, with the same features; views that the new "
-                "samples do not have may be missing from a mapping, or None in a sequence."
-            )
-        check_feature_names(
-            ((source, by_name[source.name]) for source in asked),
-            estimator=type(self).__name__,
-            stacklevel=5,
+
+def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
+    """Table validated by scikit-learn, whose errors are raised as errors of this package."""
+    if is_sparse(X):
+        checked_sparse(X, "The table")
+    try:
+        return validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            ensure_all_finite=False,  # `validate` reports the rows, as for every view
+            ensure_min_samples=2 if reset else 1,
         )
-        sources = [
-            _columns_of(source, by_name[source.name])
-            for source in asked
-            if source.name not in self.excluded_views_
-        ]
-        imputers = self._imputers
-        sources = [
-            fill_view(source, imputers[source.name]) if source.name in imputers else source
-            for source in sources
-        ]
-        for source in sources:
-            check_values(source)
-        return dataclasses.replace(data, views=tuple(sources))
+    except MscamError:
+        raise
+    except TypeError as error:
+        raise DataTypeError(str(error)) from error
+    except ValueError as error:
+        of_views = "Give each view as an array: [np.asarray(view) for view in views]."
+        remedy = f" {of_views}" if isinstance(X, Sequence) else ""
+        raise DataError(f"{error}{remedy}") from error
+
+
+def _view_types_of(estimator: MSCAM, X: Any) -> dict[str, str]:
+    """View types of the fit that are not "features", of the views that new samples have or may have."""
+    names = set(estimator.view_names_) - set(estimator.excluded_views_)
+    if isinstance(X, Mapping | MultiViewData):
+        names = set(X.view_names if isinstance(X, MultiViewData) else X)
+    elif isinstance(X, list | tuple):
+        names = {f"view_{index}" for index in range(len(X))}
+    views = [view for view in estimator._training.views if view.view_type != "features"]
+    return {view.name: view.view_type for view in views if view.name in names}
+
+
+def _as_fitted(estimator: MSCAM, data: MultiViewData, *, may_lack_views: bool) -> MultiViewData:
+    given = {view.name: _all_columns(view) for view in data.views}
+    excluded = estimator.excluded_views_
+    may_lack_views &= any(name not in excluded for name in given)
+    known = {
+        view.name: view
+        for view in estimator._training.views
+        if view.name in given or view.name not in excluded
+    }
+    expected = {
+        name: view.shape[1] if view.view_type == "features" else view.n_samples
+        for name, view in known.items()
+    }
+    asked = [name for name in known if name in given or not may_lack_views]
+    got = {name: view.shape[1] for name, view in given.items()}
+    if got != {name: expected[name] for name in asked}:
+        raise DataError(
+            f"The views of the fit have these numbers of columns: {expected}; got {got}. "
+            "Give the same views, by the same names, with the same features; views that the new "
+            "samples do not have may be missing from a mapping, or None in a sequence."
+        )
+    pairs = [(known[name], given[name]) for name in asked]
+    _check_feature_names(pairs, type(estimator).__name__)
+    views = []
+    for fitted, new in pairs:
+        if new.name not in excluded:
+            view = _columns_of(fitted, new)
+            if view.name in estimator._imputers:
+                view = fill_view(view, estimator._imputers[view.name])
+            check_values(view)
+            views.append(view)
+    return dataclasses.replace(data, views=tuple(views))
 
 
 def _all_columns(view: RowSource) -> RowSource:
@@ -190,9 +165,7 @@ def _is_plain_table(X: Any) -> bool:
     return hasattr(X, "__array__") or hasattr(X, "__array_interface__")
 
 
-def check_feature_names(
-    pairs: Iterable[tuple[RowSource, RowSource]], *, estimator: str, stacklevel: int
-) -> None:
+def _check_feature_names(pairs: Iterable[tuple[RowSource, RowSource]], estimator: str) -> None:
     """Raise if the columns of a view, of the fit and of new samples, have other names or another order.
 
     Warn if only one of the two has names. The numbering 0, 1, ... of a frame counts as names only if the other
@@ -236,5 +209,5 @@ def check_feature_names(
             f"View(s) {names} have {no}feature names, but {estimator} was fitted with{out} feature "
             "names; columns are taken in their order.",
             UserWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=6,
         )

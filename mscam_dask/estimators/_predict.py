@@ -15,8 +15,8 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
-from mscam_dask.estimators._batches import BatchMixin
-from mscam_dask.estimators._inputs import MultiViewInputMixin
+from mscam_dask.estimators._fitted import FittedAttributes
+from mscam_dask.estimators._inputs import views_to_predict
 from mscam_dask.estimators._resources import connected, executor_for, is_connected
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
 
+    from mscam_dask.estimators.mscam import MSCAM
+
 # Largest coordinate of a new sample, in units of the spread of the training samples: squares are finite.
 _FARTHEST = 1e150
 
 
-class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
+class NeighborPredictMixin(FittedAttributes):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
     client: Client | Cluster | None
@@ -156,7 +158,14 @@ class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
     def _new_samples(self, X: Any, batches: Any) -> MultiViewData:
         """Validated views of new samples, without the effects of their batches."""
         check_is_fitted(self)
-        return self._corrected(X, self._views(X, reset=False), batches)
+        new = views_to_predict(cast("MSCAM", self), X)
+        if self._batches is not None:
+            return self._batches.correct_new(X, new, batches)
+        if batches is not None:
+            raise DataError(
+                "batches were given, but the fit had none. Fit with batches, or leave them out."
+            )
+        return new
 
     def _votes(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships, and the preferred cluster by view as its position in `cluster_names_`."""

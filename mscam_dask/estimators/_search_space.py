@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.prepare import exact_limit
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import Choices, Constants, Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
+
+if TYPE_CHECKING:
+    from mscam_dask.estimators.mscam import MSCAM
 
 # Candidates for scale and α of each view: docs/decisions/0014.
 _SCALES: tuple[Scale, ...] = ("unit", "standard")
@@ -33,138 +35,138 @@ _SETTINGS: tuple[tuple[Scale, float, int], ...] = (
 _MIN_CLUSTERS = 2
 
 
-class SearchSpaceMixin:
-    """Mixin for estimators: candidate settings of a fit, from the parameters."""
+def candidates(estimator: MSCAM, data: MultiViewData) -> tuple[Parameters, ...]:
+    """Candidate settings, in the order in which they are tried; scale and α of views with options are selected later."""
+    constants, selects_number, by_view = (
+        constants_of(estimator),
+        selects_n_clusters(estimator),
+        _is_by_view(estimator),
+    )
+    tried = _SETTINGS if constants.auto_settings else _SETTINGS[-1:]
+    common: dict[str, Any] = {
+        "n_clusters": _most_clusters(estimator, data.n_samples),
+        "seed": seed_of(
+            estimator.random_state, is_continued=estimator.checkpoint_store is not None
+        ),
+        "max_iter": estimator.max_iter,
+        "constants": constants,
+        "model": "mscam" if estimator._learns_metric else "mscan",
+        "exclude_views": excluded_positions(estimator.exclude_views, data.view_names),
+        **exact_limit(data),
+    }
+    if options := _options(estimator, data):
+        tried = ((options[0].scale, options[0].alpha, CONSTANTS.n_neighbors),)
+    elif by_view:
+        tried = tried[:1]
+        common["view_settings"] = _settings_by_view(estimator, data.view_names)
+    given = ("n_neighbors",) if by_view else ("n_neighbors", "scale", "alpha")
+    common |= {
+        name: getattr(estimator, name) for name in given if getattr(estimator, name) is not None
+    }
+    found = []
+    for scale, alpha, k in tried:
+        one = Parameters(**{"scale": scale, "alpha": alpha, "n_neighbors": k, **common})
+        if not _any_features(data):
+            one = dataclasses.replace(one, scale=tried[0][0])
+        if estimator.n_neighbors is None:  # a default, which is adapted to the data
+            most = data.n_samples - 1
+            if constants.auto_settings and not selects_number:  # the mean size of a cluster
+                most = min(most, data.n_samples // one.n_clusters)
+            one = dataclasses.replace(one, n_neighbors=min(k, max(1, most)))
+        found.append(one)
+    return tuple(dict.fromkeys(found))
 
-    n_clusters: Any
-    max_clusters: Any
-    scale: Any
-    alpha: Any
-    n_neighbors: int | None
-    random_state: Any
-    exclude_views: Any
-    max_iter: int | None
-    constants: Constants | None
-    checkpoint_store: CheckpointStore | None
 
-    _learns_metric = True
+def choices_of(estimator: MSCAM, data: MultiViewData) -> Choices:
+    """Choices that the fit makes in addition to the candidate settings."""
+    return Choices(
+        _options(estimator, data),
+        selects_n_clusters(estimator),
+        initial_graph=constants_of(estimator).auto_settings,
+        may_exclude_views=estimator.exclude_views is None,
+    )
 
-    def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
-        """Candidate settings, in the order in which they are tried; scale and α of views with options are selected later."""
-        options = self._options(data)
-        tried = _SETTINGS if self.chooses_graph else _SETTINGS[-1:]
-        common: dict[str, Any] = {
-            "n_clusters": self._most_clusters(data),
-            "seed": seed_of(self.random_state, is_continued=self.checkpoint_store is not None),
-            "max_iter": self.max_iter,
-            "constants": self._constants,
-            "model": "mscam" if self._learns_metric else "mscan",
-            "exclude_views": excluded_positions(self.exclude_views, data.view_names),
-            **exact_limit(data),
-        }
-        if options:
-            tried = ((options[0].scale, options[0].alpha, CONSTANTS.n_neighbors),)
-        elif self._is_by_view:
-            tried = tried[:1]
-            common["view_settings"] = self._settings_by_view(data.view_names)
-        asked: dict[str, Any] = {"n_neighbors": self.n_neighbors}
-        if not self._is_by_view:
-            asked |= {"scale": self.scale, "alpha": self.alpha}
-        common |= {name: value for name, value in asked.items() if value is not None}
-        found = []
-        for scale, alpha, k in tried:
-            one = Parameters(**{"scale": scale, "alpha": alpha, "n_neighbors": k, **common})
-            if not _any_features(data):
-                one = dataclasses.replace(one, scale=tried[0][0])
-            if self.n_neighbors is None:  # a default, which is adapted to the data
-                most = max(1, data.n_samples - 1)
-                if self.chooses_graph and not self._chooses_count:  # the mean size of a cluster
-                    most = min(most, max(1, data.n_samples // one.n_clusters))
-                one = dataclasses.replace(one, n_neighbors=min(k, most))
-            found.append(one)
-        return tuple(dict.fromkeys(found))
 
-    def _choices(self, data: MultiViewData) -> Choices:
-        """Choices that the fit makes in addition to the candidate settings."""
-        return Choices(
-            self._options(data),
-            self._chooses_count,
-            initial_graph=self.chooses_graph,
-            may_exclude_views=self.exclude_views is None,
+def constants_of(estimator: MSCAM) -> Constants:
+    """Constants of the method, by default those of the package."""
+    if not isinstance(estimator.constants, Constants | None):
+        raise ConfigurationError(
+            f"constants={estimator.constants!r} is not usable: allowed is a mscam_dask.Constants, or None."
+        )
+    return estimator.constants or Constants()
+
+
+def selects_n_clusters(estimator: MSCAM) -> bool:
+    """Whether the number of clusters is selected."""
+    if isinstance(estimator.n_clusters, str) and estimator.n_clusters != "auto":
+        raise ConfigurationError(
+            f"n_clusters={estimator.n_clusters!r} is not usable: allowed is a whole number >= 1, or "
+            "'auto' to select it without labels."
+        )
+    return isinstance(estimator.n_clusters, str)
+
+
+def check_is_fixed(tried: Sequence[Parameters], choices: Choices) -> None:
+    """Refuse initial labels of a fit that selects its settings, or the number of clusters."""
+    if choices.n_clusters:
+        raise ConfigurationError(
+            "init_labels requires the number of clusters of the earlier fit, but n_clusters "
+            "is 'auto'. Set n_clusters to that number (n_clusters_)."
+        )
+    if len(tried) > 1 or choices.view_settings:
+        raise ConfigurationError(
+            "init_labels requires fixed settings, but scale, alpha or n_neighbors is None. Set "
+            "all three to those of the earlier fit (solution_.parameters)."
         )
 
-    def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
-        """Candidate settings of a view; empty if there is no choice. Only feature views are scaled."""
-        if not self.chooses_graph or len(data.views) < 2 or self._is_by_view:
-            return ()
-        scales = _SCALES if _any_features(data) else _SCALES[:1]
-        if self.scale is not None:
-            scales = (self.scale,)
-        alphas = _ALPHAS if self.alpha is None else (self.alpha,)
-        options = tuple(ViewSettings(scale, alpha) for scale in scales for alpha in alphas)
-        return options if len(options) > 1 else ()
 
-    def _most_clusters(self, data: MultiViewData) -> int:
-        """Number of clusters, or the largest allowed number if it is selected."""
-        if self._chooses_count:
-            return most_clusters(self.max_clusters, data.n_samples)
-        if self.max_clusters is not None:
+def _is_by_view(estimator: MSCAM) -> bool:
+    return isinstance(estimator.scale, Mapping) or isinstance(estimator.alpha, Mapping)
+
+
+def _options(estimator: MSCAM, data: MultiViewData) -> tuple[ViewSettings, ...]:
+    """Candidate settings of a view; empty if there is no choice. Only feature views are scaled."""
+    chooses = constants_of(estimator).auto_settings and len(data.views) > 1
+    if not chooses or _is_by_view(estimator):
+        return ()
+    scales = _SCALES if _any_features(data) else _SCALES[:1]
+    if estimator.scale is not None:
+        scales = (cast("Scale", estimator.scale),)
+    alphas = _ALPHAS if estimator.alpha is None else (cast("float", estimator.alpha),)
+    options = tuple(ViewSettings(scale, alpha) for scale in scales for alpha in alphas)
+    return options if len(options) > 1 else ()
+
+
+def _settings_by_view(estimator: MSCAM, names: Sequence[str]) -> tuple[ViewSettings, ...]:
+    """Given settings of each view."""
+    columns = []
+    for parameter in ("scale", "alpha"):
+        value = getattr(estimator, parameter)
+        if value is None:
             raise ConfigurationError(
-                f"max_clusters={self.max_clusters!r} requires n_clusters='auto', but n_clusters is "
-                f"{self.n_clusters!r}. Remove max_clusters."
+                "scale and alpha by view go together: one is a mapping of views and "
+                f"{parameter} is None. Give both, or neither."
             )
-        given: int = self.n_clusters  # checked by Parameters
-        return given
-
-    @property
-    def chooses_graph(self) -> bool:
-        """Whether a fit may try the mixed initial graph."""
-        return self._constants.auto_settings
-
-    @property
-    def _constants(self) -> Constants:
-        if self.constants is None:
-            return Constants()
-        if not isinstance(self.constants, Constants):
+        by_view = value if isinstance(value, Mapping) else dict.fromkeys(names, value)
+        if set(by_view) != set(names):
             raise ConfigurationError(
-                f"constants={self.constants!r} is not usable: allowed is a mscam_dask.Constants, or None."
+                f"{parameter}={dict(value)!r} does not name the views {list(names)}: allowed "
+                "is one value for each of them."
             )
-        return self.constants
+        columns.append([by_view[name] for name in names])
+    return tuple(map(ViewSettings, *columns))
 
-    @property
-    def _chooses_count(self) -> bool:
-        if not isinstance(self.n_clusters, str):
-            return False
-        if self.n_clusters != "auto":
-            raise ConfigurationError(
-                f"n_clusters={self.n_clusters!r} is not usable: allowed is a whole number >= 1, or "
-                "'auto' to select it without labels."
-            )
-        return True
 
-    @property
-    def _is_by_view(self) -> bool:
-        return isinstance(self.scale, Mapping) or isinstance(self.alpha, Mapping)
-
-    def _settings_by_view(self, names: Sequence[str]) -> tuple[ViewSettings, ...]:
-        """Given settings of each view."""
-        pairs = {"scale": self.scale, "alpha": self.alpha}
-        for parameter, value in pairs.items():
-            if value is None:
-                raise ConfigurationError(
-                    "scale and alpha by view go together: one is a mapping of views and "
-                    f"{parameter} is None. Give both, or neither."
-                )
-            if isinstance(value, Mapping) and set(value) != set(names):
-                raise ConfigurationError(
-                    f"{parameter}={dict(value)!r} does not name the views {list(names)}: allowed "
-                    "is one value for each of them."
-                )
-        scales, alphas = (
-            value if isinstance(value, Mapping) else dict.fromkeys(names, value)
-            for value in pairs.values()
+def _most_clusters(estimator: MSCAM, n_samples: int) -> Any:
+    """Number of clusters, which `Parameters` checks, or the largest allowed number if it is selected."""
+    if selects_n_clusters(estimator):
+        return most_clusters(estimator.max_clusters, n_samples)
+    if estimator.max_clusters is not None:
+        raise ConfigurationError(
+            f"max_clusters={estimator.max_clusters!r} requires n_clusters='auto', but n_clusters is "
+            f"{estimator.n_clusters!r}. Remove max_clusters."
         )
-        return tuple(ViewSettings(scales[name], alphas[name]) for name in names)
+    return estimator.n_clusters
 
 
 def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, ...]:

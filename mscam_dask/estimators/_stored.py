@@ -30,6 +30,7 @@ from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.engine.batches import BatchEffects
 from mscam_dask.errors import DataError, DataTypeError
 from mscam_dask.estimators._batches import FittedBatches
+from mscam_dask.estimators._search_space import constants_of
 from mscam_dask.linalg.scaling import BatchCorrection, RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.events import (
@@ -134,7 +135,7 @@ def restore_fit(
     training: MultiViewData,
 ) -> None:
     """Set the fitted attributes of an estimator with the parameters of a stored fit; ValueError, KeyError or TypeError for other versions."""
-    known = {"auto_settings": estimator.chooses_graph, **model.records["parameters"]}
+    known = {"auto_settings": constants_of(estimator).auto_settings, **model.records["parameters"]}
     stored_records = {**model.records, "parameters": with_constants(known)}
     records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from mscam_dask.data.views.missing_cells import (
@@ -18,17 +18,15 @@ from mscam_dask.data.views.missing_cells import (
     impute_methods_of,
     impute_views,
 )
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import repeated_samples, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators._batches import fit_batches
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._equal_samples import equal_samples
-from mscam_dask.estimators._known_labels import validated_partial_labels
+from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
     SharedResourcesMixin,
@@ -39,7 +37,8 @@ from mscam_dask.estimators._resources import (
     validate_callbacks,
     with_callbacks,
 )
-from mscam_dask.estimators._search_space import SearchSpaceMixin
+from mscam_dask.estimators._sample_values import validated_init_labels, validated_partial_labels
+from mscam_dask.estimators._search_space import candidates, check_is_fixed, choices_of
 from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
 from mscam_dask.types.parameters import Constants, Parameters, Scale
 
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 class MSCAM(
     SharedResourcesMixin,
     ClusterSpaceMixin,
-    SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
@@ -235,6 +233,7 @@ class MSCAM(
 
     # where the graphs and embeddings of large data are written; set by a run before `fit`
     _results_directory: Path | None = None
+    _learns_metric = True
 
     def __init__(
         self,
@@ -333,12 +332,13 @@ class MSCAM(
         """
         validate_callbacks(self.callbacks, self.checkpoint_store)
         with connected(self.client) as client:
-            data, of_table = self._views_to_fit(X)
+            data, of_table = views_to_fit(self, X)
             stored_methods = impute_methods_of(data)
             imputed = impute_views(data, impute_methods(self.impute, data.view_names))
             data = imputed.data
-            candidates = self._candidates(data)
-            first = candidates[0]
+            tried, choices = candidates(self, data), choices_of(self, data)
+            first = tried[0]
+            n_clusters = None if choices.n_clusters else first.n_clusters
             executor = executor_for(client, self.n_jobs, watched=True)
             check = functools.partial(
                 validate,
@@ -349,28 +349,27 @@ class MSCAM(
             )
             report, of_batches = check(data), None
             if batches is not None:
-                n_cells = None if self._chooses_count else first.n_clusters
-                data, of_batches = self._without_batches(X, data, batches, n_cells, executor)
+                of_batches = fit_batches(X, data, batches, n_clusters, executor)
+                data = of_batches.correct(data)
                 report = dataclasses.replace(report, digests=check(data).digests)
             warn_of_data(report.issues, stacklevel=3)
-            labels = None
+            labels, known = None, None
             if init_labels is not None:
-                labels = self._validated_labels(init_labels, data, candidates)
+                check_is_fixed(tried, choices)
+                labels = validated_init_labels(init_labels, data, first.n_clusters)
             observers = observers_of(self, data, first.n_clusters, client, executor)
-            for parameters in candidates:
-                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-            known, excluded = None, self.exclude_views or ()
-            views = [view for view in data.views if view.name not in excluded]
-            equal = equal_samples(views, executor)
+            for parameters in tried:
+                check_memory(data, parameters, executor, view_graphs=choices.initial_graph)
+            excluded = self.exclude_views or ()
+            equal = equal_samples([v for v in data.views if v.name not in excluded], executor)
             issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
             if partial_labels is not None:
-                n_clusters = None if self._chooses_count else first.n_clusters
                 known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
             solution = run_fit(
                 data,
-                candidates,
+                tried,
                 executor,
-                choices=self._choices(data),
+                choices=choices,
                 observers=observers,
                 checkpoint_store=self.checkpoint_store,
                 init_labels=labels,
@@ -378,7 +377,7 @@ class MSCAM(
                 equal=equal,
                 known=known,
             )
-            self._keep_fit(solution, data, batches=of_batches)
+            self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
             self.data_warnings_, self.imputed_shares_ = issues, imputed.shares
             stored = [view for view in data.views if view.name in stored_methods]
             self._imputers = {
@@ -386,7 +385,6 @@ class MSCAM(
                 **imputed.imputers,
             }
             self._training_digests = report.digests
-            self._keep(of_table)
             is_selected = self.exclude_views is None
             warn_of_result(solution, issues, views_selected=is_selected, stacklevel=3)
         return self
@@ -398,35 +396,7 @@ class MSCAM(
         ----------
         X : as for `fit`
         """
-        data, _ = self._views_to_fit(X)
-        return self._candidates(data)
-
-    def _validated_labels(
-        self, init_labels: ArrayLike, data: MultiViewData, candidates: tuple[Parameters, ...]
-    ) -> NDArray[np.int64]:
-        """Validated initial labels: a cluster for each sample, or `UNKNOWN`."""
-        if self._chooses_count:
-            raise ConfigurationError(
-                "init_labels requires the number of clusters of the earlier fit, but n_clusters "
-                "is 'auto'. Set n_clusters to that number (n_clusters_)."
-            )
-        labels, n_clusters = np.asarray(init_labels), candidates[0].n_clusters
-        if labels.shape != (data.n_samples,) or labels.dtype.kind not in "iu":
-            raise DataError(
-                f"init_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
-                f"whole number for each of the {data.n_samples} samples."
-            )
-        if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
-            raise DataError(
-                f"init_labels range from {labels.min()} to {labels.max()}; allowed are 0 to "
-                f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
-            )
-        if len(candidates) > 1 or self._options(data):
-            raise ConfigurationError(
-                "init_labels requires fixed settings, but scale, alpha or n_neighbors is None. Set "
-                "all three to those of the earlier fit (solution_.parameters)."
-            )
-        return labels.astype(np.int64)
+        return candidates(self, views_to_fit(self, X)[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

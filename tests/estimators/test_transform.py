@@ -19,6 +19,7 @@ from mscam_dask.engine.scores import (
 )
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._describe import label_free_scores
+from mscam_dask.estimators._inputs import views_to_predict
 from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.solvers.partition_score import explained_share
 from mscam_dask.solvers.spectral_cut import sampled_rows
@@ -78,7 +79,7 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
     labels = model.predict(new)
     graphs = [
         reference_graphs_of_view(view, CONSTANTS.validation_neighbors)
-        for view in model._views(new, reset=False).views
+        for view in views_to_predict(model, new).views
     ]
     highest = [max(modularity(graph, labels) for graph in view.graphs) for view in graphs]
     expected = np.mean(highest) * explained_share(graphs, labels)

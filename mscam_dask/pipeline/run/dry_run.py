@@ -80,11 +80,11 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         start = warm_start_from(runs, settings, data)
         estimator = settings.cluster.estimator(**(start.arguments if start else {}))
         selected: tuple[str, ...] = ()
-        if estimator.chooses_graph and len(data.views) > 1:
+        tried = estimator.candidate_settings(data)
+        view_graphs = tried[0].constants.auto_settings
+        if view_graphs and len(data.views) > 1:
             selects = [name for name in ("scale", "alpha") if getattr(estimator, name) is None]
             selected = (*selects, "the initial graph")
-        tried = estimator.candidate_settings(data)
-        view_graphs = estimator.chooses_graph
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
         workers = worker_counts(settings.execution)[1]
         largest = max(plans, key=lambda plan: plan.worker_bytes(workers))
