@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from mscam_dask.data.views.missing_cells import (
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
-from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.data.views.validation import check_linked, validate_view
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "Source", "append", "ingest"]
@@ -222,6 +222,7 @@ def _prepared(
             "view_type out, or give a mapping by name to take them as features."
         )
     data = with_view_types(data, "features" if view_type is None else view_type)
+    data = replace(data, views=tuple(map(_with_diagonal, data.views)))
     methods = impute_methods(impute, data.view_names)
     imputed = impute_views(data, methods)
     notes = [
@@ -238,6 +239,24 @@ def _prepared(
         if view.view_type == "features" and _is_symmetric(view)
     ]
     return imputed.data, methods, tuple(notes)
+
+
+def _with_diagonal(view: RowSource) -> RowSource:
+    """Return a distance view whose blank diagonal is 0, any other as it is; one that is read as features is refused."""
+    n_rows, n_columns = view.shape
+    if n_rows != n_columns or n_rows < 2 or [*np.flatnonzero(np.isnan(view.read(0, 1)))] != [0]:
+        return view
+    rows = np.array(view.read(0, n_rows))
+    gone = np.isnan(rows)
+    if view.view_type == "kernel" or gone.sum() > n_rows or not gone.diagonal().all():
+        return view
+    if view.view_type == "features":
+        raise DataError(
+            f"View {view.name!r} is square, and its diagonal is blank. If it holds distances, set view_type to 'distance' "
+            "(--view-type), which has 0 there; write the diagonal of similarities."
+        )
+    np.fill_diagonal(rows, 0)
+    return ArrayRows(rows, view.name, view.view_type, view.feature_names)
 
 
 def _is_symmetric(view: RowSource) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 
 def of_r(frame: pd.DataFrame, mark: str, *, quoted: bool = True, one_short: bool = True) -> str:
@@ -223,3 +223,106 @@ def test_files_of_other_programs_are_refused_with_the_way_out(tmp_path: Path, na
     assert re.match(quotes("refused", name), found)
     if name == "a.rds":
         assert re.search("write", found.removeprefix("refused"))
+
+
+# --------------------------------------------------------------------------- distances and kernels
+
+DISTANCES = pd.DataFrame(np.abs(A.to_numpy()[:, :1] - A.to_numpy()[:, 0]), A.index, A.index)
+STRICTLY_BELOW = np.tril(np.ones((12, 12), dtype=bool), -1)
+PAIRWISE = {
+    "lower": DISTANCES.mask(STRICTLY_BELOW.T),
+    "upper": DISTANCES.mask(STRICTLY_BELOW),
+    "lower without a diagonal": DISTANCES.where(STRICTLY_BELOW),
+    "upper without a diagonal": DISTANCES.where(STRICTLY_BELOW.T),
+    "a blank diagonal": DISTANCES.mask(np.eye(12, dtype=bool)),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRWISE)
+@pytest.mark.parametrize("has_names", [True, False])
+def test_distances_of_which_a_triangle_or_the_diagonal_is_blank(
+    tmp_path: Path, kind: str, has_names: bool
+) -> None:
+    PAIRWISE[kind].to_csv(tmp_path / "d.csv", header=has_names, index=has_names)
+    report = ingest(tmp_path / "d.csv", tmp_path / "s.zarr", view_type="distance")
+    (view,) = report.views
+    np.testing.assert_array_equal(view.read(0, 12), DISTANCES)
+    (tmp_path / "b.csv").write_text(csv_of(B.iloc[ORDER] if has_names else B))
+    files, types = [tmp_path / "b.csv", tmp_path / "d.csv"], {"d": "distance"}
+    view = ingest(files, tmp_path / "t.zarr", view_type=types).views[1]
+    order = ORDER if has_names else np.arange(12)
+    np.testing.assert_array_equal(view.read(0, 12), DISTANCES.to_numpy()[np.ix_(order, order)])
+
+
+@pytest.mark.parametrize("kind", PAIRWISE)
+def test_distances_that_are_read_as_features_are_named(tmp_path: Path, kind: str) -> None:
+    PAIRWISE[kind].to_csv(tmp_path / "d.csv")
+    try:
+        said = " ".join(ingest(tmp_path / "d.csv", tmp_path / "s.zarr").notes)
+    except DataError as error:
+        said = str(error)
+    assert re.match(quotes("'d'", "square", "--view-type"), said)
+
+
+def test_a_triangle_of_lines_of_growing_length_is_refused(tmp_path: Path) -> None:
+    rows = [f"P{row}\t" + "\t".join(["0.5"] * (row + 1)) for row in range(6)]
+    (tmp_path / "d.txt").write_text("\n".join(["id\ta\tb\tc\td\te\tf", *rows]))
+    with raises(DataError, "d.txt", "triangle", "as.matrix"):
+        ingest(tmp_path / "d.txt", tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize(
+    ("values", "view_type", "quoted"),
+    [
+        (DISTANCES, "kernel", ["'d'", "row 0", "diagonal of a kernel", "'distance'"]),
+        (DISTANCES + np.eye(12), "distance", ["'d'", "diagonal to 0", "'kernel'"]),
+        (DISTANCES + np.diag(np.arange(12)), "distance", ["'d'", "11 on", "row 11", "'kernel'"]),
+        (DISTANCES - 9 * np.eye(12), "kernel", ["'d'", "-9", "row 0", "'distance'"]),
+    ],
+)
+def test_a_diagonal_that_contradicts_the_view_type(
+    tmp_path: Path, values: pd.DataFrame, view_type: str, quoted: list[str]
+) -> None:
+    values.to_csv(tmp_path / "d.csv")
+    with raises(DataError, *quoted):
+        ingest(tmp_path / "d.csv", tmp_path / "s.zarr", view_type=view_type)
+
+
+# ------------------------------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize(
+    ("write", "difference"),
+    [
+        (lambda item: f"study_{item}", "a prefix"),
+        (lambda item: f"{item}.count", "a suffix"),
+        (lambda item: f"x_{item}_y", "what stands around them"),
+    ],
+)
+def test_parts_that_all_ids_of_one_file_share_are_named(
+    tmp_path: Path, write: Any, difference: str
+) -> None:
+    files = {"a.csv": csv_of(A), "b.csv": csv_of(B.set_axis([*map(write, B.index)]))}
+    found = read(tmp_path, files, (A, B))
+    assert re.match(quotes("refused", "a.csv", "b.csv", "P01", write("P01"), difference), found)
+
+
+@pytest.mark.parametrize("cell", ["", "NA", ".", "\\N"])
+def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: str) -> None:
+    frame = A.set_axis([*A.index[:3], cell, cell, *A.index[5:]])
+    found = read(tmp_path, {"a.csv": csv_of(frame)}, (frame,))
+    assert re.match(quotes("refused", "2 of 12", "a.csv", repr(cell), "row 3"), found)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_formulas_without_stored_results_are_no_missing_cells(tmp_path: Path, stored: bool) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [["id", "a", "b"], *([f"p{k}", k + 0.5, 3 if stored else f"=B{k}*2"] for k in range(2, 8))]:  # fmt: skip
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    if stored:
+        assert ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr").n_samples == 6
+        return
+    with raises(DataError, "a.xlsx", "6 formulas", "C2"):
+        ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import zipfile
 from contextlib import ExitStack
 from dataclasses import replace
@@ -101,6 +102,10 @@ def _cell(value: object) -> str:
     return as_text(value)
 
 
+# a cell, but of text, with a formula and no value
+_WITHOUT_RESULT = re.compile(
+    rb'<c (?![^>]*t="str")[^>]*?r="(\w+)"[^>]*>\s*<f(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>'
+)
 _ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
 
 
@@ -112,7 +117,8 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         if zipfile.is_zipfile(source.file):
             with zipfile.ZipFile(source.file) as archive:
                 n_bytes = sum(part.file_size for part in archive.infolist())
-            check_size(source, "its sheets", n_bytes)
+                check_size(source, "its sheets", n_bytes)
+                _check_formulas(source, archive)
         needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
         with needing(source, needed, "save the sheets as CSV"):
             sheets = pd.read_excel(
@@ -130,6 +136,17 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         for name, sheet in filled.items()
         if selection.wants(str(name))
     ]
+
+
+def _check_formulas(source: Source, archive: zipfile.ZipFile) -> None:
+    """Refuse formulas whose results the program that wrote the workbook did not store: they would be empty cells."""
+    names = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+    cells = [cell for name in names for cell in _WITHOUT_RESULT.findall(archive.read(name))]
+    if cells:
+        raise DataError(
+            f"{source.path} has {len(cells)} formulas without stored results, the first in cell {cells[0].decode()}. "
+            "Open the file in Excel or LibreOffice and save it, which stores them, or save the sheets as CSV."
+        )
 
 
 def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> Table:

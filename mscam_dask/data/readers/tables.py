@@ -41,6 +41,7 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
 _OF_FOOTER = re.compile(r"\W*((grand|sub)[ -]?)?(total|sum|mean|average|avg)s?\b.*", re.IGNORECASE)
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _CODES = (999, 9999, 99999, 999999)  # of missing values
+_TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -198,6 +199,12 @@ def _on_rows(
     features = [place for place in range(len(names)) if place not in taken]
     values = _values(table, rows, features)
     sample_ids = None if ids is None else tuple(rows.texts[ids.position])
+    if (
+        table.names_of(features) == sample_ids
+        and (filled := _with_both_triangles(values)) is not None
+    ):
+        values = filled
+        notes.append("one triangle is empty, and filled with the other.")
     if sample_ids and _OF_FOOTER.fullmatch(sample_ids[-1]):
         notes += _note_of_footer(values, sample_ids[-1], table.where)
     notes += _notes_of_codes(values, [names[place] for place in features])
@@ -358,6 +365,23 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if slots[-1] - slots[0] == len(slots) - 1:  # no copy
         return rows.values[:, slots[0] : slots[-1] + 1]
     return rows.values[:, slots]
+
+
+def _with_both_triangles(values: NDArray[Any]) -> NDArray[Any] | None:
+    """A square matrix whose cells above, or below, the diagonal are all missing, and others are not, made symmetric."""
+    n_rows, n_columns = values.shape
+    if (
+        n_rows != n_columns
+        or n_rows < _TRIANGLE
+        or np.isnan(values[0, -1]) == np.isnan(values[-1, 0])
+    ):
+        return None
+    lower = values if np.isnan(values[0, -1]) else values.T
+    above, below = np.triu_indices(n_rows, 1), np.tril_indices(n_rows, -1)
+    if not np.isnan(lower[above]).all() or np.isnan(lower[below]).any():
+        return None
+    whole: NDArray[Any] = np.fmax(values, values.T)
+    return whole
 
 
 def _note_of_footer(values: NDArray[Any], name: str, where: str) -> list[str]:

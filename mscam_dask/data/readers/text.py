@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -156,9 +157,15 @@ def _check_decimal(dialect: _Dialect, where: str) -> None:
         )
 
 
-def _check_title(dialect: _Dialect, lines: list[str], n_above: int, where: str) -> None:
-    """Refuse lines above the header: with fewer fields than a header has, or above one of names."""
+def _check_widths(dialect: _Dialect, lines: list[str], n_above: int, where: str) -> None:
+    """Refuse a triangle, and lines above the header: with fewer fields than it has, or above one of names."""
     rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
+    steps = {len(row) - len(above) for above, row in pairwise(rows[1:])}
+    if len(rows) > 3 and steps in ({1}, {-1}):
+        raise DataError(
+            f"{where}: each row has one field {'more' if steps == {1} else 'less'} than the one above, as in a triangle of "
+            "distances. Write the whole matrix (as.matrix of a dist in R, scipy.spatial.distance.squareform)."
+        )
     first, second, third = (*rows[:3], [], [])[:3]
     has_values = [any(is_value(field, dialect.decimal) for field in row) for row in (second, third)]
     is_title = len(first) < width - 1 or (len(first) < width and has_values == [False, True])
@@ -210,7 +217,7 @@ def _table(
     if not rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
     if source.delimiter is None:
-        _check_title(dialect, lines, len(above), where)
+        _check_widths(dialect, lines, len(above), where)
     if source.decimal is None and decimal == ",":
         _check_decimal(dialect, where)
     if delimiter is None:

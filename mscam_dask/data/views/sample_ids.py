@@ -32,7 +32,23 @@ _CHECK = (
 _COMPARED = 200_000
 
 _MISSING = frozenset(
-    ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null")
+    (
+        "",
+        "NA",
+        "N/A",
+        "n/a",
+        "#N/A",
+        "#NA",
+        "<NA>",
+        "NaN",
+        "nan",
+        "NaT",
+        "None",
+        "NULL",
+        "null",
+        ".",
+        "\\N",
+    )
 )
 
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters

@@ -348,13 +348,15 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     )
     is_wrong = diagonal < -rounding
     rule, other, content = (
-        "squared lengths on the diagonal of a kernel are nonnegative",
+        "squared lengths on the diagonal of a kernel are nonnegative, and not all 0",
         "distance",
         "distances",
     )
     if view.view_type == "distance":
         is_wrong |= diagonal > rounding
         rule, other, content = "the distance of a sample to itself is 0", "kernel", "similarities"
+    elif diagonal.max() <= rounding:  # distances, which no kernel is
+        is_wrong[:] = True
     remedy = f"{in_order}, or"
     if view.view_type == "distance" and np.ptp(diagonal) <= rounding:
         remedy = "Set the diagonal to 0 if it holds distances, or"
