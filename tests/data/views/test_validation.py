@@ -147,7 +147,7 @@ def test_distances_and_kernels_pass(rng: np.random.Generator) -> None:
 def test_what_is_no_pairwise_view_is_refused(
     rng: np.random.Generator, view_type: str, place: Any, value: float
 ) -> None:
-    values = distances(rng)
+    values = distances(rng) if view_type == "distance" else np.exp(-distances(rng))
     check({"v": values}, view_type=view_type)
     with pytest.raises(DataError):
         check({"v": values[:, :-1]}, view_type=view_type)
@@ -163,7 +163,7 @@ def test_what_is_no_pairwise_view_is_refused(
 def test_one_asymmetric_pair_is_found_wherever_it_is(
     rng: np.random.Generator, view_type: str, place: tuple[int, int]
 ) -> None:
-    values = distances(rng)
+    values = distances(rng) if view_type == "distance" else np.exp(-distances(rng))
     values[place] += 0.25
     with pytest.raises(DataError, match=quotes("'v'", 1, 0.25)) as caught:
         check({"v": values}, view_type=view_type)
