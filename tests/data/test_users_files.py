@@ -274,7 +274,7 @@ def test_a_triangle_of_lines_of_growing_length_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("values", "view_type", "quoted"),
     [
-        (DISTANCES, "kernel", ["'d'", "row 0", "diagonal of a kernel", "'distance'"]),
+        (DISTANCES, "kernel", ["'d'", "row 0", "triangle inequality", "'distance'"]),
         (DISTANCES + np.eye(12), "distance", ["'d'", "diagonal to 0", "'kernel'"]),
         (DISTANCES + np.diag(np.arange(12)), "distance", ["'d'", "11 on", "row 11", "'kernel'"]),
         (DISTANCES - 9 * np.eye(12), "kernel", ["'d'", "-9", "row 0", "'distance'"]),
@@ -286,6 +286,18 @@ def test_a_diagonal_that_contradicts_the_view_type(
     values.to_csv(tmp_path / "d.csv")
     with raises(DataError, *quoted):
         ingest(tmp_path / "d.csv", tmp_path / "s.zarr", view_type=view_type)
+
+
+@pytest.mark.parametrize(
+    "values", [DISTANCES < 3, np.exp(-2 * DISTANCES)], ids=["graph", "affinity"]
+)
+def test_graphs_and_affinities_with_a_zero_diagonal_are_kernels(
+    tmp_path: Path, values: pd.DataFrame
+) -> None:
+    frame = values * (1 - np.eye(12))
+    frame.to_csv(tmp_path / "d.csv")
+    (view,) = ingest(tmp_path / "d.csv", tmp_path / "s.zarr", view_type="kernel").views
+    np.testing.assert_array_equal(view.read(0, 12), frame)
 
 
 # ------------------------------------------------------------------------------------- messages

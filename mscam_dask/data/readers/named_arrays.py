@@ -26,6 +26,7 @@ from mscam_dask.data.readers.roles import CERTAIN, are_unique, id_strength
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import LABEL_NAMES, as_text, rows_of
 from mscam_dask.data.views.sources import RowSource, ViewType
+from mscam_dask.data.views.validation import are_distances
 from mscam_dask.errors import DataError
 
 # Rows that are looked at before a matrix is read, which may be a large view.
@@ -202,12 +203,8 @@ def _square_views(value: Any) -> tuple[list[Any], ViewType]:
         allowed = 1e-6 * np.nanmax(np.abs(rows), initial=0)
         if not np.allclose(rows, columns.transpose(0, 2, 1), 0, allowed, equal_nan=True):
             continue
-        gaps = rows[:, :, : rows.shape[1]].astype(np.float64)
-        # absent samples are NaN, which neither test refuses
-        are_distances = not np.nan_to_num(gaps.diagonal(axis1=1, axis2=2)).any() and not any(
-            (gap[:, None] > (1 + 1e-6) * (gap[:, :, None] + gap)).any() for gap in gaps
-        )
-        found.append((list(stack), "distance" if are_distances else "kernel"))
+        are_all = all(map(are_distances, rows[:, :, : rows.shape[1]]))
+        found.append((list(stack), "distance" if are_all else "kernel"))
     return found[0] if len(found) == 1 else ([], "kernel")
 
 

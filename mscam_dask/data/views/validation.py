@@ -33,6 +33,8 @@ _MIN_PRESENT = 3
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
 
+_CORNER = 64  # rows and columns that show the kind of a square view
+
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
 
 
@@ -322,6 +324,22 @@ def _refuse_negative(view: RowSource, scan: _Scan) -> None:
         )
 
 
+def are_distances(corner: NDArray[Any]) -> bool:
+    """Return whether a symmetric matrix (n, n) with few rows is 0 on the diagonal and obeys the triangle inequality."""
+    gaps = corner.astype(np.float64)
+    # absent samples are NaN, which neither test refuses
+    return (
+        not np.nan_to_num(gaps.diagonal()).any()
+        and not (gaps[:, None] > (1 + _TOLERANCE) * (gaps[:, :, None] + gaps)).any()
+    )
+
+
+def _has_distances(view: RowSource) -> bool:
+    """Return whether the first rows and columns of a square view have distances of more than two values."""
+    corner = view.read(0, min(view.shape[0], _CORNER))[:, :_CORNER]
+    return len(np.unique(corner)) > 2 and are_distances(corner)
+
+
 def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     """Refuse a square view of finite values that is no distance or kernel matrix up to the rounding `allowed`."""
     rounding = allowed[view.name]
@@ -346,20 +364,21 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         "If its rows are in another order than its columns, name both by the sample ids (index and columns of a "
         "frame) or give them in one order"
     )
-    is_wrong = diagonal < -rounding
+    is_wrong, remedy = diagonal < -rounding, f"{in_order}, or"
     rule, other, content = (
-        "squared lengths on the diagonal of a kernel are nonnegative, and not all 0",
+        "squared lengths on the diagonal of a kernel are nonnegative",
         "distance",
         "distances",
     )
     if view.view_type == "distance":
         is_wrong |= diagonal > rounding
         rule, other, content = "the distance of a sample to itself is 0", "kernel", "similarities"
-    elif diagonal.max() <= rounding:  # distances, which no kernel is
+        if np.ptp(diagonal) <= rounding:
+            remedy = "Set the diagonal to 0 if it holds distances, or"
+    elif diagonal.max() <= rounding and _has_distances(view):  # and is no graph
         is_wrong[:] = True
-    remedy = f"{in_order}, or"
-    if view.view_type == "distance" and np.ptp(diagonal) <= rounding:
-        remedy = "Set the diagonal to 0 if it holds distances, or"
+        rule = "a kernel has similarities there, and its values do not obey the triangle inequality as these do"
+        remedy = "Write the similarity of each sample to itself, or"
     if is_wrong.any():
         far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
