@@ -1,7 +1,6 @@
 """Lock of a run directory: one driver at a time, also after the last one was killed.
 
-The operating system's lock is taken on the file .lock and, where the file system allows it, on the
-directory itself, so that removing or replacing .lock lets nobody else in. Both end with the process.
+It is the operating system's lock of the file .lock, which ends with the process.
 """
 
 from __future__ import annotations
@@ -33,91 +32,61 @@ class RunLock:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._exits = ExitStack()
-        self._root: int | None = None
-        self._file: int | None = None  # None where locking the directory is enough
+        self._file: int | None = None
 
     def __enter__(self) -> Self:
-        root, file = self._directory, self._directory / LOCK_NAME
+        file = self._directory / LOCK_NAME
         with ExitStack() as stack:
-            self._root = stack.enter_context(_opened(root))
-            is_free = _lock_directory(self._root, root)
-            descriptor = None if is_free is False else stack.enter_context(_opened(file))
-            if descriptor is None or not take_lock(descriptor, file, remedy=_REMEDY):
-                raise TemporaryFailure(_locked_message(root))
-            self._file = descriptor if is_free is None else None
-            self.check(root)
+            self._file = stack.enter_context(_opened(file, os.O_RDWR | os.O_CREAT))
+            if not take_lock(self._file, file, remedy=_REMEDY):
+                raise TemporaryFailure(_locked_message(self._directory))
+            self.check(self._directory)
             since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
             holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
             with suppress(OSError):  # on a full disk the lock is as good without a name
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, holder.encode(), 0)
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, holder.encode(), 0)
             self._exits = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._exits.close()
-        self._root = None
+        self._file = None
 
     def check(self, directory: Path) -> None:
-        """Refuse to write in a directory that is no longer the locked one."""
-        if self._root is None:
+        """Refuse to write where the lock is no longer the one that is held: another process may write there."""
+        if self._file is None:
             return
-        if not _is_at(self._root, directory):
-            raise TemporaryFailure(
-                f"{directory} was moved or deleted while a run wrote in it. Move it back and "
-                "resume the run, or run the same command again."
-            )
-        if self._file is not None and not _is_at(self._file, directory / LOCK_NAME):
-            raise TemporaryFailure(
-                f"{directory / LOCK_NAME} was removed or replaced while a run held it, so another "
-                "process may write there. Run the same command again when none does."
-            )
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self._file), (directory / LOCK_NAME).stat()):
+                return
+        raise TemporaryFailure(
+            f"{directory} was moved or deleted while a run wrote in it, or its {LOCK_NAME} was removed or "
+            "replaced. Move it back and resume the run, or run the same command again when no process does."
+        )
 
 
 def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
-    for path in (directory / LOCK_NAME, directory):
-        with (  # taking it says what is wrong
-            suppress(OSError, DataError, ConfigurationError),
-            _opened(path, os.O_RDONLY) as descriptor,
-        ):
-            if not take_lock(descriptor, path, remedy=_REMEDY, is_shared=True):
-                return True
-    return False
+    file = directory / LOCK_NAME
+    with suppress(OSError, DataError, ConfigurationError), _opened(file) as descriptor:
+        return not take_lock(descriptor, file, remedy=_REMEDY, is_shared=True)
+    return False  # taking it says what is wrong
 
 
 @contextmanager
-def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
-    """Open a directory, or a file to lock: to read where writing is not allowed, as in a finished run."""
-    if path.name != LOCK_NAME:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    else:
-        try:
-            descriptor = open_regular(path, flags)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not path.exists():
-                raise
-            descriptor = open_regular(path)
+def _opened(file: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+    """Open the file to lock; to read where writing is not allowed, as in a finished run."""
+    try:
+        descriptor = open_regular(file, flags)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not file.exists():
+            raise
+        descriptor = open_regular(file)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _lock_directory(descriptor: int, path: Path) -> bool | None:
-    """Lock a directory itself; None where the file system cannot (NFS)."""
-    try:
-        return take_lock(descriptor, path, remedy=_REMEDY)
-    except (OSError, ConfigurationError):
-        return None
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether a path leads to the open file or directory."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
 
 
 def _locked_message(directory: Path) -> str:

@@ -36,7 +36,6 @@ from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
 NEXT_SUFFIX = ".next"
 """End of the name of a directory whose run replaces another one's."""
 
-_REPLACED_SUFFIX = ".replaced"
 _NEXT_INSIDE = "next"
 _RECORD = "run.json"
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
@@ -104,8 +103,6 @@ class RunDirectory:
     def lock(cls, path: str | Path) -> Iterator[RunDirectory]:
         """Make a directory, or take one that a run made, and keep other drivers out of it."""
         root = resolved(path)
-        if not root.exists() and cls(root).next() is not None:  # killed between two renames
-            _beside(root, NEXT_SUFFIX).rename(root)
         with ExitStack() as stack:
             held = stack.enter_context(lock_directory(root, record=_RECORD, kind="a run"))
             directory = cls(root, held=held)
@@ -151,7 +148,7 @@ class RunDirectory:
         """Return where the next run is written: inside a directory that cannot be renamed."""
         if os.path.ismount(self.path) or not os.access(self.path.parent, os.W_OK):
             return self.path / _NEXT_INSIDE
-        return _beside(self.path, NEXT_SUFFIX)
+        return self.path.with_name(self.path.name + NEXT_SUFFIX)
 
     def next(self) -> RunDirectory | None:
         """Return the directory of the run that is to take this one's place; None without one."""
@@ -178,15 +175,13 @@ class RunDirectory:
     def replace_with(self, following: RunDirectory) -> RunDirectory:
         """Give the directory of a finished run the name of this one, whose run is removed.
 
-        Files that no run writes are kept. Where the file system cannot swap two names in one step,
-        this directory is missing for a moment; a mount point gets file after file, run.json last.
+        Files that no run writes are kept. A mount point, and any directory where the file system cannot
+        swap two names in one step, gets file after file, run.json last.
         """
-        if following.path.parent == self.path:
-            return self._move_from(following)
         shutil.copymode(self.path, following.path)
-        if not LOCAL.exchange(self.path, following.path):
-            self.path.rename(_beside(self.path, _REPLACED_SUFFIX))
-            following.path.rename(self.path)
+        is_inside = following.path.parent == self.path
+        if is_inside or not LOCAL.exchange(self.path, following.path):
+            return self._move_from(following)
         LOCAL.sync(self.path.parent)
         directory = RunDirectory(self.path, held=following.held)
         directory._remove_replaced()
@@ -212,17 +207,15 @@ class RunDirectory:
             record = self.read_record()
             if record.replaces != self.path.name:
                 return
-            for suffix in (NEXT_SUFFIX, _REPLACED_SUFFIX):
-                old = RunDirectory(_beside(self.path, suffix))
-                if not old.path.is_dir() or old.path.is_symlink():
-                    continue
-                for item in sorted(old.path.iterdir()):
+            old = self._next_path()
+            if old.is_dir() and not old.is_symlink():
+                for item in sorted(old.iterdir()):
                     if _is_own(item.name):
                         _remove(item)
                     elif not (self.path / item.name).exists():
                         item.rename(self.path / item.name)
                 with suppress(OSError):  # a file of the same name is in the way
-                    old.path.rmdir()
+                    old.rmdir()
             self.write_record(msgspec.structs.replace(record, replaces=None))
 
     def check_lock(self) -> None:
@@ -338,10 +331,6 @@ def write_whole(file: Path, content: bytes) -> None:
             write_durably(file, content, partial=partial)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
 
 
 def _is_own(name: str) -> bool:

@@ -258,7 +258,6 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
         with raises(MscamError, tmp_path / "out") as caught:
             run(pipeline(QUIET), tmp_path / "out", overwrite=True)
         refusals.append(caught.value.exit_code)
-        (tmp_path / "out" / ".lock").unlink(missing_ok=True)  # the next ones are refused too
 
     outcome = run(pipeline(QUIET), tmp_path / "out", observers=(at(second),))
     assert outcome.record.state == "finished"
@@ -273,17 +272,15 @@ def test_a_damaged_lock_file_still_locks(tmp_path: Path) -> None:
     assert caught.value.exit_code == 75
 
 
-def test_a_replaced_lock_file_ends_a_run_where_directories_have_no_locks(
-    pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_lock_file_that_is_removed_or_replaced_ends_the_run(
+    pipeline: Write, tmp_path: Path, is_replaced: bool
 ) -> None:
-    monkeypatch.setattr(
-        "mscam_dask.pipeline.run.lock._lock_directory", lambda *_args, **_options: None
-    )
-
     def replace() -> None:
         lock = tmp_path / "out" / ".lock"
-        lock.unlink()
-        lock.touch()
+        lock.unlink(missing_ok=True)
+        if is_replaced:
+            lock.touch()
 
     with raises(MscamError, ".lock") as caught:
         run(pipeline(QUIET), tmp_path / "out", observers=(at(replace),))
