@@ -8,9 +8,7 @@ import functools
 import io
 import logging
 import os
-import signal
 import sys
-import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -25,10 +23,10 @@ from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
     MscamError,
-    TemporaryFailure,
     system_limit,
     without_credentials,
 )
+from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 
 # Bytes that the libraries of a run take before its data.
 _ADDRESS_SPACE = 3 * 2**29
@@ -51,16 +49,17 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
     @functools.wraps(command)
     def with_messages(*, debug: bool, **options: Any) -> None:
         sys.excepthook = lambda *defect: click.echo(_traceback(*defect), err=True)
+        shutdown = GracefulShutdown(lambda: "Ended by a signal.")  # a run has its own
         with tolerant_streams():
             try:
-                with _raise_on_sigterm():
+                with shutdown:
                     _check_address_space()
                     module, _, name = calls.partition(":")
                     function = getattr(import_module(module), name) if calls else command
                     code = function(**options)
                     sys.stdout.flush()
             except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
-                message, code = _message_of(error)
+                message, code = _message_of(error, shutdown)
                 if debug:
                     click.echo(_traceback(type(error), error, error.__traceback__), err=True)
                 click.echo(without_credentials(message, os.environ), err=True)
@@ -88,13 +87,13 @@ def lazy_command(calls: str) -> Callable[[Callable[[], None]], Callable[..., Non
     return functools.partial(handle_errors, calls=calls)
 
 
-def _message_of(error: BaseException) -> tuple[str, int]:
+def _message_of(error: BaseException, shutdown: GracefulShutdown) -> tuple[str, int]:
     """Return the message of an error and the exit code; raise what is a defect."""
     label = click.style("Error:", fg="red", bold=True)
     if isinstance(error, KeyboardInterrupt):
         logging.disable(logging.CRITICAL)  # interrupted threads would log their errors
-        if isinstance(error, _Terminated):
-            return f"{label} Ended by SIGTERM.", TemporaryFailure.exit_code
+        if shutdown.signal_name == "SIGTERM":
+            return f"{label} Ended by SIGTERM.", shutdown.exit_code
         return f"Interrupted. {error}".strip(), EXIT_INTERRUPTED
     typed = error if isinstance(error, MscamError) else system_limit(error) or _path_error(error)
     if typed is not None:
@@ -102,27 +101,6 @@ def _message_of(error: BaseException) -> tuple[str, int]:
     if not isinstance(error, OSError):
         raise error
     return f"{label} {type(error).__name__}: {error}", 1
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM outside of a run, which handles the signal itself: exit code 75."""
-
-
-@contextlib.contextmanager
-def _raise_on_sigterm() -> Iterator[None]:
-    """Raise an exception on SIGTERM, so that the command ends with exit code 75."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _terminate(*_: object) -> None:
-    raise _Terminated
 
 
 def _path_error(error: BaseException) -> ConfigurationError | None:

@@ -217,6 +217,7 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
     runner = load_class("slurm-runner")
     n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
     signal.signal(signal.SIGINT, lambda *_: sys.exit())  # the runner ends itself by this signal
+    signal.set_wakeup_fd(-1)  # which is no interruption of the command
     with _quiet(), dask.config.set(configuration(execution, "slurm-runner")):
         roles = role_options(execution, scheduler={}, worker={"nthreads": n_threads})
         runner(scheduler_file=str(_slurm_file(execution)), **roles)

@@ -69,14 +69,14 @@ def _columns(
     record: RunRecord, given: Path | None, sample_ids: Sequence[str] | None, n_samples: int
 ) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
     """Return properties of the samples, and a note if the table of the settings cannot be used."""
-    if given is not None:
-        return read_sample_columns(given, sample_ids, n_samples), ()
-    listed = (record.settings or {}).get("report", {}).get("columns")
-    if listed is None:
+    place = given or (record.settings or {}).get("report", {}).get("columns")
+    if place is None:
         return {}, ()
     try:
-        return read_sample_columns(Path(listed), sample_ids, n_samples), ()
+        return read_sample_columns(Path(place), sample_ids, n_samples), ()
     except DataError as error:
+        if given is not None:
+            raise
         return {}, (f"The plots are not colored by columns of the samples: {error}",)
 
 
