@@ -220,10 +220,3 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
     forced = call("run", "s.toml", "--set", "sweep.seed=3", "--overwrite")
     assert numbers(forced.stdout)[-1] == ["2"]
     assert files_of(Path("outputs")) != before
-
-
-def test_a_file_is_a_pipeline_or_an_experiment(here: Path, call: Call) -> None:
-    Path("both.toml").write_text(Path("tiny.toml").read_text() + "[compare]\nruns = 2\n")
-    refused = call("run", "both.toml", "--in-process")
-    assert refused.exit_code == 2
-    assert re.search(quotes("both.toml, line 9", "[compare]", "[dataset.NAME]"), refused.stderr)

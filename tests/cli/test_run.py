@@ -69,16 +69,6 @@ def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
         assert "allowed are 1000" in re.sub(r"\s+", " ", result.stderr)
 
 
-def test_options_of_clusters_that_conflict_or_are_not_encrypted(here: Path, call: Call) -> None:
-    for scheduler, other, values in (
-        ("tcp://192.0.2.1:8786", (), ("'tcp://192.0.2.1:8786'", "--insecure")),
-        ("tcp://127.0.0.1:1", ("--workers", "2"), ("--workers 2: [execution] workers",)),
-    ):
-        result = call("run", "tiny.toml", "--scheduler", scheduler, *other)
-        assert result.exit_code == 2
-        assert re.search(quotes(*values), result.stderr)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "parts"),
     [

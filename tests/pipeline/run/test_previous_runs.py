@@ -328,15 +328,6 @@ def test_the_last_ones_stay_and_without_keep_all(
     assert remove_old_runs(keep_two, runs[-1]) == ()
 
 
-def test_a_root_that_was_moved_and_left_a_link_holds_the_same_runs(
-    old: Old, keep_two: Settings, tmp_path: Path
-) -> None:
-    old.runs(3)
-    moved = old.root.rename(tmp_path / "moved")
-    old.root.symlink_to(moved)
-    assert remove_old_runs(keep_two, RunDirectory(moved / "tiny-3")) == ("tiny-1",)
-
-
 def test_what_the_next_run_starts_from_stays(old: Old, keep_two: Settings) -> None:
     runs = [old.run(number, reached=number == 2) for number in range(1, 6)]
     assert remove_old_runs(keep_two, runs[-1]) == ("tiny-3", "tiny-1")
@@ -365,14 +356,6 @@ def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:
     assert "tiny-2" in old.names()
     assert remove_old_runs(keep_two, runs[5]) == ("tiny-3",)
     assert old.names() == [f"tiny-{number}" for number in (1, 2, 5, 6, 7, 8)]
-
-
-def test_a_removal_that_was_cut_off_is_finished_by_the_next(old: Old, keep_two: Settings) -> None:
-    runs = old.runs(3)
-    shutil.rmtree(runs[0].result)
-    runs[0].labels.unlink()
-    assert remove_old_runs(keep_two, runs[-1]) == ("tiny-1",)
-    assert old.names() == ["tiny-2", "tiny-3"]
 
 
 def test_a_removal_that_is_cut_off_anywhere_leaves_no_broken_run(

@@ -158,17 +158,3 @@ def test_a_run_that_was_cut_off_is_gone_on_with_and_holds_its_directory(
         again(pipeline(f"alpha = 2.0\n{QUIET}"), output=stopped.path)
     place = resolve_target(read_config(pipeline("[output]\ndirectory = 'y'\n")))
     assert (place.directory, place.action) == (tmp_path / "y", "run")
-
-
-@pytest.mark.thorough
-def test_keep_removes_the_oldest_and_what_was_computed_stays_known(
-    first: RunOutcome, pipeline: Write, fits: list[Any]
-) -> None:
-    paths = [
-        again(pipeline(f"alpha = {alpha}\n{QUIET}[output]\nkeep = 2\n")).directory.path
-        for alpha in (2.0, 3.0)
-    ]
-    assert [path.is_dir() for path in (first.directory.path, *paths)] == [False, True, True]
-    assert not again(pipeline(f"alpha = 3.0\n{QUIET}")).resumed
-    assert again(pipeline(QUIET)).resumed
-    assert len(fits) == 3

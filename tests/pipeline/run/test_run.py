@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -92,20 +91,6 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         if isinstance(event, StepFinished) and event.step == "cluster"
     ]
     assert summary.endswith(f", {n_standing} of 3 clusters separated")
-
-
-@pytest.mark.thorough
-def test_the_copy_of_the_pipeline_runs_again_to_the_same_clusters(
-    pipeline: Write, tmp_path: Path
-) -> None:
-    first = run(pipeline(QUIET), tmp_path / "first")
-    settings = tomllib.loads(first.directory.pipeline.read_text())
-    assert settings["cluster"]["constants"]["graph_weight"] == 0.1
-    second = run(first.directory.pipeline, tmp_path / "second")
-    assert second.directory.labels.read_bytes() == first.directory.labels.read_bytes()
-    assert first.record.data is not None
-    assert second.record.data is not None
-    assert second.record.data.digest == first.record.data.digest
 
 
 def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
