@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import fnmatch
 import re
@@ -200,8 +199,10 @@ def _removed(directory: RunDirectory) -> bool:
     if not directory.holds_only_own():
         return False
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
-    with contextlib.suppress(MscamError), RunLock(path):
-        rename_durably(path, aside)  # no longer a run, even after a power cut
-        shutil.rmtree(aside)
-        return True
-    return False
+    try:
+        with RunLock(path):
+            rename_durably(path, aside)  # no longer a run, even after a power cut
+    except MscamError:
+        return False
+    shutil.rmtree(aside)  # without its lock, which NFS would keep in it
+    return True

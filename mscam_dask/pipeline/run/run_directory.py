@@ -198,7 +198,7 @@ class RunDirectory:
                 _remove(self.path / name)
                 (following.path / name).replace(self.path / name)
         self.write_record(record)
-        _remove(following.path)
+        shutil.rmtree(following.path, ignore_errors=True)  # NFS keeps its lock until that is closed
         return self
 
     def _remove_replaced(self) -> None:
