@@ -86,8 +86,7 @@ class ObjectPath:
 
     def is_file(self) -> bool:
         try:
-            with translate_errors(self):
-                return bool(self.files().info(self.url)["type"] == "file")
+            return bool(self._request("info", self.url)["type"] == "file")
         except FileNotFoundError:
             return False
 
@@ -99,13 +98,11 @@ class ObjectPath:
 
     def read_bytes(self) -> bytes:
         """Content of an object; FileNotFoundError when there is none."""
-        with translate_errors(self):
-            return bytes(self.files().cat_file(self.url))
+        return bytes(self._request("cat_file", self.url))
 
     def write_bytes(self, content: bytes) -> None:
         """Write or replace an object: readers see the old content or the new one."""
-        with translate_errors(self):
-            self.files().pipe_file(self.url, content)
+        self._request("pipe_file", self.url, content)
 
     def rglob(self, name: str) -> Iterator[ObjectPath]:
         """Objects below it with this name (no pattern)."""
@@ -114,15 +111,14 @@ class ObjectPath:
     def sizes(self) -> dict[ObjectPath, int]:
         """Every object of this name and below it, with its size in bytes; needs a bucket."""
         found: dict[str, Any] = {}
-        with translate_errors(self), suppress(FileNotFoundError):
-            found = self.files().find(self.url, detail=True)
+        with suppress(FileNotFoundError):
+            found = self._request("find", self.url, detail=True)
             if isinstance(found, list):  # adlfs, of an object itself
-                found = {path: self.files().info(path) for path in found}
+                found = {path: self._request("info", path) for path in found}
         bucket = self.url.split("/")[2]
         if not found:
             try:
-                with translate_errors(self):
-                    self.files().info(f"{self.scheme}://{bucket}")
+                self._request("info", f"{self.scheme}://{bucket}")
             except FileNotFoundError as error:
                 raise DataError(
                     f"There is no bucket {bucket!r} for {self}. Check its name and the endpoint, "
@@ -135,8 +131,11 @@ class ObjectPath:
     def remove(self, files: list[ObjectPath]) -> None:
         """Remove objects below it."""
         if files:
-            with translate_errors(self):
-                self.files().rm([file.url for file in files])
+            self._request("rm", [file.url for file in files])
+
+    def _request(self, method: str, *args: Any, **options: Any) -> Any:
+        with translate_errors(self):
+            return getattr(self.files(), method)(*args, **options)
 
     def files(self) -> Any:
         """Return the fsspec file system, one for all of a scheme."""

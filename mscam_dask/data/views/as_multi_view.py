@@ -22,7 +22,7 @@ from mscam_dask.data.views.conversion import (
     sample_dimension,
     sample_ids_of,
 )
-from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData, option_by_view
 from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present
 from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource
@@ -143,29 +143,12 @@ def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
 
 def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
     """Return the same views, of the samples that they have, with view types as `as_multi_view` takes them."""
-    names = data.view_names
-    if isinstance(view_type, Mapping):
-        chosen: Mapping[str, str] = view_type
-    elif isinstance(view_type, str):
-        chosen = {} if view_type == "features" else dict.fromkeys(names, view_type)
-    elif len(view_type) == len(names):
-        chosen = dict(zip(names, view_type, strict=True))
-    else:
-        raise ConfigurationError(
-            f"view_type has {len(view_type)} entries for {len(names)} views {list(names)}; give one per "
-            "view, or a mapping by name."
-        )
-    unknown = sorted(set(chosen) - set(names))
-    if unknown:
-        raise ConfigurationError(
-            f"view_type names view(s) {unknown} that do not exist; the views are {list(names)}."
-        )
-    chosen = {view.name: view.view_type for view in data.views} | dict(chosen)
-    for name, kind in chosen.items():
-        if kind not in VIEW_TYPES:
-            raise ConfigurationError(
-                f"view_type={kind!r} for view {name!r}; allowed are {list(VIEW_TYPES)}."
-            )
+    recorded = {view.name: view.view_type for view in data.views}
+    chosen = recorded | (
+        {}
+        if view_type == "features"
+        else option_by_view("view_type", view_type, data.view_names, VIEW_TYPES)
+    )
     views = tuple(
         restrict_to_present(replaced_view(view, view_type=chosen[view.name])) for view in data.views
     )

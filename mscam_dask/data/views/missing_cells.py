@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData, option_by_view
 from mscam_dask.data.views.rows import PresentRows
 from mscam_dask.data.views.sources import ArrayRows, RowSource, row_ranges
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 
 _SHOWN = 5
@@ -90,20 +90,8 @@ def naming_missing_cells(data: MultiViewData) -> Iterator[None]:
 
 
 def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]:
-    """Return the method of each view from None, a method for all views, or a mapping from names to methods or None."""
-    by_view = impute if isinstance(impute, Mapping) else dict.fromkeys(names, impute)
-    unknown = sorted(set(map(str, by_view)) - set(names))
-    if unknown:
-        raise ConfigurationError(
-            f"impute names view(s) {unknown} that do not exist; the views are {list(names)}."
-        )
-    for name, method in by_view.items():
-        if method is not None and method not in IMPUTE_METHODS:
-            where = f" for view {name!r}" if isinstance(impute, Mapping) else ""
-            raise ConfigurationError(
-                f"impute={method!r}{where} is not usable: allowed are None and {list(IMPUTE_METHODS)}, for "
-                "all views or as a mapping by view name."
-            )
+    """Return the method of each view that has one, from a value of the option `impute`."""
+    by_view = option_by_view("impute", impute, names, (None, *IMPUTE_METHODS))
     return {name: by_view[name] for name in names if by_view.get(name) is not None}
 
 

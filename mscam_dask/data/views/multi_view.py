@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
 from mscam_dask.data.views.sources import RowSource, view_digest
-from mscam_dask.errors import DataError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 
 
@@ -133,6 +134,35 @@ class MultiViewData:
                 values += _ranges_of(view.present)
             total.update(f"{len(view.name)}:{view.name};{view.view_type};{values};".encode())
         return total.hexdigest()
+
+
+def option_by_view(
+    option: str, value: Any, names: Sequence[str], allowed: Sequence[Any]
+) -> dict[str, Any]:
+    """Values of an option by view, from one for all views, one for each in order, or a mapping by name of some."""
+    if isinstance(value, Mapping):
+        found = {str(name): one for name, one in value.items()}
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != len(names):
+            raise ConfigurationError(
+                f"{option} has {len(value)} entries for {len(names)} views {list(names)}; give one per "
+                "view, or a mapping by name."
+            )
+        found = dict(zip(names, value, strict=True))
+    else:
+        found = dict.fromkeys(names, value)
+    unknown = sorted(set(found) - set(names))
+    if unknown:
+        raise ConfigurationError(
+            f"{option} names view(s) {unknown} that do not exist; the views are {list(names)}."
+        )
+    for name, one in found.items():
+        if one not in allowed:
+            raise ConfigurationError(
+                f"{option}={one!r} for view {name!r}; allowed are {list(allowed)}, for all views or as a mapping "
+                "by view name."
+            )
+    return found
 
 
 def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
