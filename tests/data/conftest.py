@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +18,6 @@ from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.data.store.write import write_store
 from tests.data.object_servers import MemoryFiles
 from tests.data.stores import example_data
-
-
-@pytest.fixture(scope="session")
-def data_file() -> Callable[[str], Path]:
-    """Path of a file of the benchmark folder; skips when it is not there."""
-
-    def find(name: str) -> Path:
-        directory = os.environ.get("MSCAM_DATA")
-        if not directory:
-            pytest.skip(f"{name}: MSCAM_DATA (the folder of benchmark sets) is not set")
-        path = Path(directory) / name
-        if not path.is_file():
-            pytest.skip(f"{name} is not in the folder that MSCAM_DATA names")
-        return path
-
-    return find
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from mscam_dask import MSCAM
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
-from mscam_dask.errors import DataError, DataWarning
+from mscam_dask.errors import DataWarning
 from tests.data.known_tables import ORDER, TEXTS, A, B, csv_of
 from tests.messages import quotes
 from tests.synthetic import distances_between
@@ -45,8 +45,3 @@ def test_columns_called_as_labels_are_named_before_a_fit() -> None:
     with pytest.warns(DataWarning, match=quotes("view_0", "['Cluster']")):
         MSCAM(3, n_jobs=1).fit([frame.assign(Cluster=labels), others])
     MSCAM(3, n_jobs=1).fit([frame.assign(Cluster=frame["f0"]), others])  # a measurement
-
-
-def test_nested_lists_are_one_table() -> None:
-    with pytest.raises(DataError, match=quotes("np.asarray(view)")):
-        MSCAM(2, n_jobs=1).fit([[[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0]]])

@@ -147,6 +147,7 @@ def broken(value: float) -> list[Array]:
         (dict, ()),
         (lambda: None, ("NoneType",)),
         (lambda: iter(integer_views()), ("list_iterator",)),
+        (lambda: [[[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0]]], ("np.asarray(view)",)),
         (lambda: ["a.csv", "b.csv"], ("'view_0'", "'a.csv'", "mscam-dask ingest")),
         (lambda: Path("no such store.zarr"), ("no such store.zarr",)),
     ],

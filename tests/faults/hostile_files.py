@@ -22,8 +22,7 @@ import zarr
 from scipy.io import savemat
 
 from tests.data.readers.matlab_files import cells
-from tests.faults.hostile_hdf5 import HDF5
-from tests.faults.hostile_registry import TABLE, Hostile, overwrite, truncate
+from tests.faults.hostile_hdf5 import HDF5, TABLE, Hostile, overwrite, truncate
 
 BYTES = TABLE.tobytes()
 
@@ -89,10 +88,6 @@ def damaged_member(path: Path, _: Path) -> None:
     overwrite(path, 150, b"\xff" * 8)
 
 
-def objects(path: Path, _: Path) -> None:
-    np.save(path, np.array([[{}]], dtype=object), allow_pickle=True)
-
-
 def sparse_huge_shape(path: Path, _: Path) -> None:
     parts = {"data": np.ones(20), "indices": np.zeros(20, "i4"), "indptr": np.arange(21)}
     np.savez(path, allow_pickle=False, format=b"csr", shape=[20, 10**13], **parts)
@@ -105,7 +100,6 @@ NUMPY: dict[str, Hostile] = {
         raw_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (20, 3")
     ),
     "nested_header.npy": content(raw_npy("(" * 4000 + ")" * 4000)),
-    "objects.npy": objects,
     "huge_items.npy": content(npy((20, 3), descr=f"<U{2**29 - 1}")),
     "empty.npy": content(b""),
     "huge_shape.npz": archive(view_0=npy((10**12, 100))),
@@ -281,7 +275,6 @@ ZARR: dict[str, Hostile] = {
     "two_shapes.zarr": added('"shape": [400000000, 3]'),
     "deep.zarr": added('"more": ' + '{"a":' * 100_000 + "1" + "}" * 100_000),
     "unknown_codec.zarr": codec("surprise"),
-    "pickles.zarr": codec("numcodecs.pickle"),
     "damaged_chunk.zarr": chunk(lambda file, _: overwrite(file, 3, b"\xff" * 8), keeps_file=True),
     "short_chunk.zarr": chunk(lambda file, _: file.write_bytes(b"")),
     "long_chunk.zarr": long_chunk,

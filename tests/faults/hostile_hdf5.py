@@ -12,10 +12,32 @@ import numpy as np
 import xarray as xr
 
 from tests.data.readers.matlab_files import save_version_73
-from tests.faults.hostile_registry import TABLE, Hostile, overwrite, truncate
+
+Hostile = Callable[[Path, Path], object]
+
+TABLE = np.random.default_rng(0).normal(size=(20, 3))
+CANARY = 12345.678901 + np.arange(60.0).reshape(20, 3)
+"""Values of a file outside, which no store may hold."""
 
 Fill = Callable[[Any, Path], object]
 """Write into an open file; the second argument is the path of the canary."""
+
+
+def write_canary(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=CANARY)
+        as_class(file.create_dataset("turned", data=CANARY.T), "double")
+
+
+def overwrite(path: Path, place: int, content: bytes) -> None:
+    changed = bytearray(path.read_bytes())
+    changed[place : place + len(content)] = content
+    path.write_bytes(changed)
+
+
+def truncate(path: Path, share: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
 
 
 def version_73(fill: Fill) -> Hostile:

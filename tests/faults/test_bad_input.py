@@ -153,15 +153,6 @@ def test_a_new_sample_too_far_for_a_distance_is_named(
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
-def test_half_the_samples_identical(blobs: Blobs, model: Estimator) -> None:
-    views = [view.copy() for view in blobs[0]]
-    for view in views:
-        view[: len(view) // 2] = view[0]
-    fitted = fit(views, model=model)
-    assert len(set(fitted.labels_[: len(views[0]) // 2])) == 1
-
-
-@pytest.mark.parametrize("model", [MSCAM, MSCAN])
 @pytest.mark.parametrize("n_clusters", [2, 3, 7])
 def test_two_places_only(model: Estimator, n_clusters: int) -> None:
     place = np.repeat([[0.0, 1.0], [3.0, 5.0]], 12, axis=0)

@@ -19,7 +19,7 @@ pytest.importorskip("h5py")
 pytest.importorskip("h5netcdf")
 
 from tests.faults.hostile_files import HOSTILE
-from tests.faults.hostile_registry import CANARY, write_canary
+from tests.faults.hostile_hdf5 import CANARY, write_canary
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(500), pytest.mark.thorough]
 

@@ -86,13 +86,13 @@ def test_an_index_out_of_range(form: str, index: int) -> None:
 @pytest.mark.parametrize(
     ("form", "change"),
     [
-        *((form, lambda value: value.indptr.put(2, FAR)) for form in ("csr", "csc", "bsr")),
+        ("csc", lambda value: value.indptr.put(2, FAR)),
+        ("bsr", lambda value: value.indptr.put(2, FAR)),
         ("csr", lambda value: setattr(value, "indptr", value.indptr[:-1])),
-        ("csr", lambda value: setattr(value, "data", value.data[:5])),
         ("lil", lambda value: value.rows[2].append(1)),
         ("lil", lambda value: value.data[2].append(1)),
     ],
-    ids=["csr", "csc", "bsr", "few pointers", "few values", "an index", "a value"],
+    ids=["csc", "bsr", "few pointers", "an index", "a value"],
 )
 def test_pointers_and_sizes_that_do_not_fit(form: str, change: Callable[[Any], None]) -> None:
     value = FORMS[form](TABLE)

@@ -334,19 +334,18 @@ def corrupted_mixture(
     >>> int(changed.any(axis=1).sum()), np.bincount(clean.labels).tolist()
     (10, [25, 25])
     """
-    for name, value, is_usable, allowed in (
-        (
-            "n_samples",
-            n_samples,
-            isinstance(n_samples, Integral) and n_samples > 1,
-            "an integer >= 2",
-        ),
-        ("corruption_rate", corruption_rate, 0 <= corruption_rate <= 1, "a share from 0 to 1"),
-        ("noise_variance", noise_variance, 0 <= noise_variance < np.inf, "a finite number >= 0"),
-        ("within_variance", within_variance, 0 < within_variance < np.inf, "a finite number > 0"),
+    if not (
+        isinstance(n_samples, Integral)
+        and n_samples > 1
+        and 0 <= corruption_rate <= 1
+        and 0 <= noise_variance < np.inf
+        and 0 < within_variance < np.inf
     ):
-        if not is_usable:
-            raise ConfigurationError(f"{name}={value!r}; allowed is {allowed}.")
+        raise ConfigurationError(
+            f"n_samples={n_samples!r}, corruption_rate={corruption_rate}, noise_variance={noise_variance}, "
+            f"within_variance={within_variance}; allowed are an integer >= 2, a share from 0 to 1, a finite "
+            "number >= 0 and a finite number > 0."
+        )
     labels = rng.permutation(np.arange(n_samples, dtype=np.int64) % 2)
     n_corrupted = round(corruption_rate * n_samples)
     views = []

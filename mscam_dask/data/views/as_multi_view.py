@@ -26,18 +26,13 @@ from mscam_dask.data.views.multi_view import MultiViewData, option_by_view
 from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present
 from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource
-from mscam_dask.errors import ConfigurationError, DataError, DataTypeError
+from mscam_dask.errors import DataError, DataTypeError
 
 ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
 """One view type for all views, or one per view by name or by position."""
 
 
-def as_multi_view(
-    views: Any,
-    *,
-    view_type: ViewTypeSpec = "features",
-    view_names: Sequence[str] | None = None,
-) -> MultiViewData:
+def as_multi_view(views: Any, *, view_type: ViewTypeSpec = "features") -> MultiViewData:
     """Convert several views of the same samples into `MultiViewData`.
 
     Parameters
@@ -47,7 +42,7 @@ def as_multi_view(
         arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData, views of another `MultiViewData`); an
         xarray.Dataset whose variables share the sample dimension; a MuData with shared observations, of
         which each modality is a view; the path of a store written by `mscam_dask.data.ingest`; a
-        `MultiViewData`; or one (n, d) table, which is one view. Tables with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in
+        `MultiViewData`; or one (n, d) table, which is one view. Views of a list are called "view_0", .... Tables with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in
         the order of the first that has ids.
     view_type
         "features", "distance" or "kernel": one for all, a mapping from view name (views left out are
@@ -55,8 +50,6 @@ def as_multi_view(
         or a `MultiViewData` keep their recorded type unless the argument names another: there, the default
         "features" changes nothing. Columns of a pairwise table that are named by its ids, in whichever
         order, are matched by id; others are in the order of its rows.
-    view_names
-        Names of the views in order; by default those of the dict, Dataset or store, or "view_0", ...
 
     Returns
     -------
@@ -70,7 +63,7 @@ def as_multi_view(
         There is no view, a view is not a two-dimensional table of real numbers, the numbers of samples
         differ, ids differ between views, or their order differs beside a view without ids.
     ConfigurationError
-        `view_type` or `view_names` do not fit the views.
+        `view_type` does not fit the views.
 
     Examples
     --------
@@ -91,16 +84,7 @@ def as_multi_view(
     elif is_omics(views):
         data = views_of(views)
     else:
-        data = _from_tables(views, view_names)
-    if view_names is not None:
-        names = [str(name) for name in view_names]
-        if isinstance(view_names, str) or len(names) != len(data.views):
-            raise ConfigurationError(
-                f"view_names={view_names!r} has not one name for each of the {len(data.views)} views "
-                f"{list(data.view_names)}."
-            )
-        named = zip(data.views, names, strict=True)
-        data = replace(data, views=tuple(replaced_view(view, name=name) for view, name in named))
+        data = _from_tables(views)
     data = with_view_types(data, view_type)
     if isinstance(views, list | tuple) or type(views) is dict:
         _check_dimensions(views.values() if isinstance(views, dict) else views, data)
@@ -155,15 +139,11 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
     return replace(data, views=views)
 
 
-def _from_tables(
-    tables: Mapping[Any, Any] | Sequence[Any], view_names: Sequence[str] | None
-) -> MultiViewData:
+def _from_tables(tables: Mapping[Any, Any] | Sequence[Any]) -> MultiViewData:
     """Views in the order of the samples of the first table that has ids."""
     if isinstance(tables, Mapping):
         names = [str(name) for name in tables]
         tables = list(tables.values())
-    elif view_names is not None and len(view_names) == len(tables):
-        names = [str(name) for name in view_names]  # so that errors use the caller's names
     else:
         names = [
             table.name if isinstance(table, RowSource) else f"view_{index}"

@@ -53,7 +53,7 @@ def test_the_figure_is_reached(
     benchmark_data: Loader,
 ) -> None:
     data = benchmark_data(data_set)
-    views = as_multi_view(list(data.views), view_type=data.kinds, view_names=data.names)
+    views = as_multi_view(dict(zip(data.names, data.views, strict=True)), view_type=data.kinds)
     model = METHODS[name].make(len(np.unique(data.labels)), 0, parameters)
     scores = score_partition(data.labels, model.fit(views).labels_)
     assert abs(scores.accuracy - accuracy) <= 0.02

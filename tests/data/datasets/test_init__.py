@@ -44,16 +44,6 @@ def test_digits_are_the_bundled_images_in_five_families() -> None:
     assert not [item for item in report.issues if item.kind == "zero rows"]
 
 
-def test_digits_refuse_unknown_families_and_sizes() -> None:
-    with pytest.raises(ConfigurationError):
-        digits_views(["pixels", "smell"])
-    with pytest.raises(ConfigurationError):
-        digits_views([])
-    for n_samples in (0, 1798):
-        with pytest.raises(ConfigurationError):
-            digits_views(n_samples=n_samples)
-
-
 @settings(max_examples=10)
 @given(
     n_clusters=st.integers(1, 4),
@@ -102,11 +92,25 @@ def test_separation_is_the_length_of_the_offsets_and_noise_adds_to_every_column(
 
 
 @pytest.mark.parametrize(
-    "arguments", [(3, 4, (2,)), (3, 0, (2,)), (3, 1, ()), (3, 1, (2, 0))], ids=str
+    "make",
+    [
+        lambda rng: digits_views(["pixels", "smell"]),
+        lambda rng: digits_views([]),
+        lambda rng: digits_views(n_samples=0),
+        lambda rng: digits_views(n_samples=1798),
+        lambda rng: subspace_mixture(3, 4, (2,), rng=rng),
+        lambda rng: subspace_mixture(3, 0, (2,), rng=rng),
+        lambda rng: subspace_mixture(3, 1, (), rng=rng),
+        lambda rng: subspace_mixture(3, 1, (2, 0), rng=rng),
+        lambda rng: corrupted_mixture(1, rng=rng),
+        lambda rng: corrupted_mixture(rng=rng, corruption_rate=30),
+        lambda rng: corrupted_mixture(rng=rng, noise_variance=-1),
+        lambda rng: corrupted_mixture(rng=rng, within_variance=0),
+    ],
 )
-def test_sizes_that_make_no_data_are_refused(arguments: Any) -> None:
+def test_what_makes_no_data_is_refused(make: Callable[[np.random.Generator], object]) -> None:
     with pytest.raises(ConfigurationError):
-        subspace_mixture(*arguments, rng=np.random.default_rng(0))
+        make(np.random.default_rng(0))
 
 
 SIDE = 8
@@ -248,17 +252,3 @@ def test_a_larger_share_corrupts_the_same_samples_and_more(
         assert in_second.sum() == round(large * n)
         assert not np.any(in_first & ~in_second)
         np.testing.assert_array_equal(first[in_first], second[in_first])
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_samples", 1),
-        ("corruption_rate", 30),
-        ("noise_variance", -1),
-        ("within_variance", 0),
-    ],
-)
-def test_numbers_out_of_range(name: str, value: float) -> None:
-    with pytest.raises(ConfigurationError):
-        corrupted_mixture(rng=np.random.default_rng(0), **{name: value})  # type: ignore[arg-type]

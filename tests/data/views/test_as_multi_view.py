@@ -64,17 +64,15 @@ def test_every_form_of_a_table_gives_the_same_rows(form: str) -> None:
     assert data.sample_ids is None
     assert data.digest() == as_multi_view({"colour": COLOUR, "shape": SHAPE}).digest()
     if form not in ("lists", "row source"):
-        assert_holds(as_multi_view(FORMS[form](COLOUR), view_names=["colour"]), colour=COLOUR)
+        assert_holds(as_multi_view(FORMS[form](COLOUR)), view_0=COLOUR)
 
 
 def test_float64_tables_are_not_copied() -> None:
     assert np.shares_memory(as_multi_view([COLOUR]).views[0].read(1, 3), COLOUR)
 
 
-def test_a_list_is_named_by_position_and_view_names_rename() -> None:
+def test_a_list_is_named_by_position() -> None:
     assert as_multi_view([COLOUR, SHAPE]).view_names == ("view_0", "view_1")
-    assert as_multi_view((COLOUR, SHAPE), view_names=["a", "b"]).view_names == ("a", "b")
-    assert as_multi_view({"x": COLOUR}, view_names=["a"]).view_names == ("a",)
     assert as_multi_view([ArrayRows(COLOUR, "own")]).view_names == ("own",)
     assert as_multi_view({0: COLOUR, 1: SHAPE}).view_names == ("0", "1")
 
@@ -144,8 +142,6 @@ def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
         {"view_type": "cosine"},
         {"view_type": {"c": "kernel"}},
         {"view_type": ["kernel"]},
-        {"view_names": ["a"]},
-        {"view_names": "ab"},
     ],
     ids=str,
 )

@@ -10,11 +10,9 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
-from tests.omics import anndata_of, mudata_of
 
 N = 120
 IDS = [f"s{i}x" for i in range(N)]
@@ -35,20 +33,6 @@ def _arrays(views: dict[str, pd.DataFrame], _: Path) -> Any:
     return {name: view.reindex(IDS).to_numpy() for name, view in views.items()}
 
 
-def _frames(views: dict[str, pd.DataFrame], _: Path) -> Any:
-    return {name: view.reindex(IDS) for name, view in views.items()}
-
-
-def _store(views: dict[str, pd.DataFrame], folder: Path) -> Any:
-    return write_store(as_multi_view(_arrays(views, folder)), folder / "s.zarr", overwrite=True)
-
-
-def _mudata(views: dict[str, pd.DataFrame], _: Path) -> Any:
-    return mudata_of(
-        **{name: anndata_of(view.to_numpy(), tuple(view.index)) for name, view in views.items()}
-    )
-
-
 def _files(views: dict[str, pd.DataFrame], folder: Path) -> Any:
     for name, view in views.items():
         view.to_csv(folder / f"{name}.csv", index_label="id")
@@ -56,7 +40,7 @@ def _files(views: dict[str, pd.DataFrame], folder: Path) -> Any:
     return ingest(paths, folder / "f.zarr", join="outer", overwrite=True).output
 
 
-@pytest.mark.parametrize("way", [_arrays, _frames, _store, _mudata, _files])
+@pytest.mark.parametrize("way", [_arrays, _files])
 def test_views_without_a_shared_sample_are_refused(way: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"share (at most 0 of|no sample)"):
         validate(as_multi_view(way(tables(0), tmp_path)), n_clusters=2, n_neighbors=3)

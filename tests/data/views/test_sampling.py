@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -27,59 +26,43 @@ from mscam_dask.data.views.sources import ArrayRows, DaskRows
 from mscam_dask.errors import DataError
 
 
-def test_each_class_once_per_sample_rows_and_labels_together() -> None:
-    data = subspace_mixture(40, 4, (3, 2), rng=np.random.default_rng(0))
-    drawn = sample_per_class(data, 5, rng=np.random.default_rng(1))
-    assert drawn.labels is not None
-    assert data.labels is not None
-    np.testing.assert_array_equal(np.bincount(drawn.labels), [5, 5, 5, 5])
-    again = sample_per_class(data, 5, rng=np.random.default_rng(1))
-    assert again.digest() == drawn.digest()
-    assert sample_per_class(data, 5, rng=np.random.default_rng(2)).digest() != drawn.digest()
-    before, after = data.views[0].read(0, 40), drawn.views[0].read(0, 20)
-    rows = [int(np.flatnonzero((before == row).all(axis=1))[0]) for row in after]
-    assert rows == sorted(set(rows))
-    np.testing.assert_array_equal(drawn.labels, data.labels[rows])
-    np.testing.assert_array_equal(drawn.views[1].read(0, 20), data.views[1].read(0, 40)[rows])
-
-
-def test_distances_keep_rows_and_columns_and_ids_follow() -> None:
-    points = np.arange(6.0)
-    data = MultiViewData(
-        views=(ArrayRows(np.abs(points[:, None] - points), "d", "distance"),),
-        labels=np.array([0, 0, 0, 1, 1, 1]),
-        sample_ids=tuple("abcdef"),
-    )
-    drawn = sample_per_class(data, 2, rng=np.random.default_rng(0))
-    assert drawn.sample_ids is not None
-    kept = np.array([points["abcdef".index(name)] for name in drawn.sample_ids])
-    np.testing.assert_array_equal(drawn.views[0].read(0, 4), np.abs(kept[:, None] - kept))
-
-
 @pytest.mark.parametrize("is_lazy", [False, True])
-def test_rows_of_an_incomplete_view_are_those_of_the_drawn_samples(is_lazy: bool) -> None:
-    table = np.arange(24.0).reshape(12, 2)
+def test_as_many_of_each_class_with_their_rows_pairs_ids_and_absences(is_lazy: bool) -> None:
+    points = np.arange(24.0).reshape(12, 2)
+    table = points.copy()
     table[[0, 1, 5]] = np.nan
     rows = DaskRows(da.from_array(table, chunks=(5, 2)), "a") if is_lazy else ArrayRows(table, "a")
-    views = (restrict_to_present(rows, np.array([0, 1, 5])), ArrayRows(np.ones((12, 1)), "b"))
+    pairs = np.abs(points[:, :1] - points[:, 0])
+    views = (
+        restrict_to_present(rows, np.array([0, 1, 5])),
+        ArrayRows(points, "b"),
+        ArrayRows(pairs, "d", "distance"),
+    )
     ids = tuple(f"{number:02d}" for number in range(12))
     data = MultiViewData(views, ids, np.repeat([0, 1], 6))
-    drawn = sample_per_class(data, 5, rng=np.random.default_rng(0))
+    drawn, again, other = (
+        sample_per_class(data, 5, rng=np.random.default_rng(seed)) for seed in (0, 0, 1)
+    )
+    assert again.digest() == drawn.digest() != other.digest()
     assert drawn.sample_ids is not None
-    expected = table[[ids.index(name) for name in drawn.sample_ids]]
-    has = ~np.isnan(expected).any(axis=1)
+    kept = [ids.index(name) for name in drawn.sample_ids]
+    assert kept == sorted(set(kept))
+    np.testing.assert_array_equal(drawn.labels, np.repeat([0, 1], 5))
+    has = ~np.isnan(table[kept]).any(axis=1)
     assert not has.all()
     np.testing.assert_array_equal(presence_table(drawn.views)[:, 0], has)
-    np.testing.assert_array_equal(drawn.views[0].read(0, int(has.sum())), expected[has])
+    found = [view.read(0, view.shape[0]) for view in drawn.views]
+    expected = table[kept][has], points[kept], pairs[np.ix_(kept, kept)]
+    for values, own in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(values, own)
 
 
 def test_no_labels_and_none_or_too_many_wanted() -> None:
-    data = subspace_mixture(9, 3, (2,), rng=np.random.default_rng(0))
-    for per_class in (0, 4):  # of classes of three
+    labels = np.arange(9) % 3
+    for labeled, per_class in ((labels, 0), (labels, 4), (None, 1)):
+        data = MultiViewData((ArrayRows(np.ones((9, 1)), "a"),), labels=labeled)
         with pytest.raises(DataError):
             sample_per_class(data, per_class, rng=np.random.default_rng(0))
-    with pytest.raises(DataError):
-        sample_per_class(MultiViewData(views=data.views), 1, rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
