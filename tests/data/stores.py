@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType
-
-__all__ = ["FailingRows", "N", "clustered_data", "edit", "example_data", "names_of"]
 
 N = 11
 
@@ -31,6 +30,18 @@ def example_data() -> MultiViewData:
         labels=np.arange(N, dtype=np.int64) % 3,
         label_names=("a", "b", "c"),
     )
+
+
+def counting(start: int, stop: int) -> MultiViewData:
+    """One view of one column: start, ..., stop - 1."""
+    return MultiViewData((ArrayRows(np.arange(float(start), stop)[:, None], "v"),))
+
+
+def numbers(store: Path) -> list[float]:
+    """Values of a store of `counting`, all of them compared with their checksums."""
+    view = verify_store(store).views[0]
+    values: list[float] = view.read(0, view.shape[0]).ravel().tolist()
+    return values
 
 
 def clustered_data(n: int, first: int = 0) -> MultiViewData:

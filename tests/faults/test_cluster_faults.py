@@ -102,20 +102,11 @@ def fit_with_a_death(client: Client, views: Views, rng: np.random.Generator) -> 
     return fitted, len(timers)
 
 
-@pytest.mark.parametrize(
-    ("n_samples", "n_fits"),
-    [(300, 1), pytest.param(800, 20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
-    ids=["one", "twenty"],
-)
-def test_a_worker_killed_in_the_middle_changes_nothing(
-    two_workers: Client, n_samples: int, n_fits: int
-) -> None:
-    views = views_of(n_samples)
-    expected = estimator(None).fit(views)
-    for seed in range(n_fits):
-        fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(seed))
-        assert n_killed == 1
-        assert_same_fit(fitted, expected)
+def test_a_worker_killed_in_the_middle_changes_nothing(two_workers: Client) -> None:
+    views = views_of(300)
+    fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(0))
+    assert n_killed == 1
+    assert_same_fit(fitted, estimator(None).fit(views))
 
 
 @pytest.mark.slow
@@ -160,16 +151,12 @@ def own_cluster(directory: Path) -> Iterator[tuple[Any, str]]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("moment", ["in an observer", "while waiting"])
 @pytest.mark.thorough
-def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, moment: str) -> None:
+def test_the_scheduler_killed_while_the_fit_waits_is_a_typed_error(tmp_path: Path) -> None:
     with own_cluster(tmp_path) as (scheduler, address):
 
         def after(iteration: int) -> None:
-            if iteration == 1 and moment == "in an observer":
-                scheduler.kill()
-                scheduler.wait()
-            elif iteration == 1:
+            if iteration == 1:
                 threading.Timer(0.05, scheduler.kill).start()
 
         with open_cluster(ExecutionTable(scheduler=address)) as cluster:

@@ -98,12 +98,6 @@ def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, CANARY)
 
 
-@pytest.mark.usefixtures("secret_environment")
-def test_the_environment_is_not_in_a_run_directory(tmp_path: Path) -> None:
-    run_pipeline(read_config(write_small(tmp_path)), tmp_path / "out")
-    assert CANARY.encode() not in everything_in(tmp_path)
-
-
 # A step that fails with an error of a library, run by the command line.
 FAIL = """
 import builtins, sys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,26 +92,30 @@ def test_separation_is_the_length_of_the_offsets_and_noise_adds_to_every_column(
         assert spectrum[-1] == pytest.approx(1.25, abs=0.15)
 
 
+RNG = np.random.default_rng(0)
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("make", "options"),
     [
-        lambda rng: digits_views(["pixels", "smell"]),
-        lambda rng: digits_views([]),
-        lambda rng: digits_views(n_samples=0),
-        lambda rng: digits_views(n_samples=1798),
-        lambda rng: subspace_mixture(3, 4, (2,), rng=rng),
-        lambda rng: subspace_mixture(3, 0, (2,), rng=rng),
-        lambda rng: subspace_mixture(3, 1, (), rng=rng),
-        lambda rng: subspace_mixture(3, 1, (2, 0), rng=rng),
-        lambda rng: corrupted_mixture(1, rng=rng),
-        lambda rng: corrupted_mixture(rng=rng, corruption_rate=30),
-        lambda rng: corrupted_mixture(rng=rng, noise_variance=-1),
-        lambda rng: corrupted_mixture(rng=rng, within_variance=0),
+        *((digits_views, {"families": families}) for families in (["pixels", "smell"], [])),
+        *((digits_views, {"n_samples": n}) for n in (0, 1798)),
+        (partial(subspace_mixture, 3, rng=RNG), {"n_clusters": 4, "dims": (2,)}),
+        (partial(subspace_mixture, 3, rng=RNG), {"n_clusters": 0, "dims": (2,)}),
+        (partial(subspace_mixture, 3, 1, rng=RNG), {"dims": ()}),
+        (partial(subspace_mixture, 3, 1, rng=RNG), {"dims": (2, 0)}),
+        (partial(corrupted_mixture, rng=RNG), {"n_samples": 1}),
+        (partial(corrupted_mixture, rng=RNG), {"corruption_rate": 30}),
+        (partial(corrupted_mixture, rng=RNG), {"noise_variance": -1}),
+        (partial(corrupted_mixture, rng=RNG), {"within_variance": 0}),
     ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_what_makes_no_data_is_refused(make: Callable[[np.random.Generator], object]) -> None:
+def test_what_makes_no_data_is_refused(
+    make: Callable[..., object], options: dict[str, object]
+) -> None:
     with pytest.raises(ConfigurationError):
-        make(np.random.default_rng(0))
+        make(**options)
 
 
 SIDE = 8

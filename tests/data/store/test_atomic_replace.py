@@ -14,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
-import numpy as np
 import pytest
 
 from mscam_dask.cli.describe import describe_path
@@ -27,21 +26,11 @@ from mscam_dask.data.store.atomic_replace import (
     replace_directory,
 )
 from mscam_dask.data.store.filesystem import LOCAL, LocalFilesystem
-from mscam_dask.data.store.read import is_store, open_store, verify_store
+from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from tests.data.stores import counting, numbers
 from tests.faults.memory_disk import failing
-
-
-def counting(start: int, stop: int) -> MultiViewData:
-    return MultiViewData((ArrayRows(np.arange(float(start), stop)[:, None], "v"),))
-
-
-def numbers(path: Path) -> list[float]:
-    view = verify_store(path).views[0]
-    return view.read(0, view.shape[0]).ravel().tolist()
 
 
 def moved_aside(folder: Path) -> tuple[Path, Path]:
