@@ -1,7 +1,7 @@
 """Example data: real digits that need no download, and synthetic unions of subspaces.
 
-The loaders of published data (`mscam_dask.data.datasets.published`) are available here too. The views
-of the digits are computed: each function of `FAMILIES` takes images (n, height, width), values 0 (paper) to 1 (ink), and
+Loaders of published data are in `mscam_dask.data.datasets.published`. The views of the digits are
+computed: each function of `FAMILIES` takes images (n, height, width), values 0 (paper) to 1 (ink), and
 returns one row of features per image, (n, d) float64. Nothing is scaled or centered afterwards.
 """
 
@@ -14,26 +14,11 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.datasets.published import (
-    fetch_mfeat,
-    load_flowers17,
-    load_mfeat,
-    load_nus_wide,
-)
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 
-__all__ = [
-    "CORRUPTED_SHARES",
-    "corrupted_mixture",
-    "digits_views",
-    "fetch_mfeat",
-    "load_flowers17",
-    "load_mfeat",
-    "load_nus_wide",
-    "subspace_mixture",
-]
+__all__ = ["CORRUPTED_SHARES", "corrupted_mixture", "digits_views", "subspace_mixture"]
 
 Images = NDArray[np.float64]
 

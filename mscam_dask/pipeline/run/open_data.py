@@ -192,7 +192,8 @@ def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
 
 
 def _built_in(table: DataTable) -> MultiViewData:
-    from mscam_dask.data.datasets import digits_views, fetch_mfeat, load_mfeat
+    from mscam_dask.data.datasets import digits_views
+    from mscam_dask.data.datasets.published import fetch_mfeat, load_mfeat
 
     if table.source == "digits":
         return digits_views() if table.families is None else digits_views(table.families)

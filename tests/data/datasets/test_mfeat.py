@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.data.datasets import fetch_mfeat, load_mfeat
+from mscam_dask.data.datasets.published import fetch_mfeat, load_mfeat
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
