@@ -40,7 +40,7 @@ _SOLVER_TESTS = (
 )
 _STORE_TESTS = (
     *("tests/data/store", "tests/data/test_checkpoint*.py", "tests/data/test_ingest*.py"),
-    *("tests/faults/test_failing_*.py", "tests/golden"),
+    *("tests/faults/test_interrupted_checkpoints.py", "tests/golden"),
 )
 GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/linalg/*.py": _SOLVER_TESTS,
