@@ -23,7 +23,7 @@ from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.solvers.lda import class_sums, discriminant_loadings
 from mscam_dask.solvers.spectral_cut import spread_rows
-from mscam_dask.types.rules import CONSTANTS, SIZES
+from mscam_dask.types.rules import SIZES
 
 # Bytes of the distances of one block of queries to one block of training samples.
 _BLOCK_BYTES = 16 * 2**20
@@ -94,8 +94,8 @@ def extend_labels(
 N_FOLDS = 5
 """Folds of the cross-fitting."""
 
-# Limits of the number of neighbors that vote.
-_MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
+# The most neighbors that vote.
+_MAX_NEIGHBORS = 40
 
 Points = NDArray[np.float64]
 
@@ -153,9 +153,8 @@ class NeighborVotes:
 
 
 def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
-    """Number of neighbors that vote: a quarter of the mean cluster size, from 5 to 40."""
-    wanted = int(CONSTANTS.voting_share * n_voters / n_clusters)
-    return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
+    """Number of neighbors that vote: the mean size of a cluster, or the most."""
+    return min(_MAX_NEIGHBORS, n_voters // n_clusters)
 
 
 def folds_of(n_samples: int) -> NDArray[np.int64]:

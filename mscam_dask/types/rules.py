@@ -66,8 +66,6 @@ class MethodConstants:
     # Part of the covariance within clusters that is replaced by a multiple of the identity in the
     # linear discriminants (0059).
     shrinkage: float = 0.3
-    # Neighbors that vote on a sample, as a share of the mean cluster size (docs/confidence.md).
-    voting_share: float = 0.25
     # Weight, in the distance of two samples, of a view that does not have both: it counts at its
     # mean distance. ARI 0.83 to 0.96 on a set without 30 % of the samples of each view (0077).
     unknown_view_weight: float = 0.1
