@@ -303,22 +303,6 @@ def test_graphs_and_affinities_with_a_zero_diagonal_are_kernels(
 # ------------------------------------------------------------------------------------- messages
 
 
-@pytest.mark.parametrize(
-    ("write", "difference"),
-    [
-        (lambda item: f"study_{item}", "a prefix"),
-        (lambda item: f"{item}.count", "a suffix"),
-        (lambda item: f"x_{item}_y", "what stands around them"),
-    ],
-)
-def test_parts_that_all_ids_of_one_file_share_are_named(
-    tmp_path: Path, write: Any, difference: str
-) -> None:
-    files = {"a.csv": csv_of(A), "b.csv": csv_of(B.set_axis([*map(write, B.index)]))}
-    found = read(tmp_path, files, (A, B))
-    assert re.match(quotes("refused", "a.csv", "b.csv", "P01", write("P01"), difference), found)
-
-
 @pytest.mark.parametrize("cell", ["", "NA", ".", "\\N"])
 def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: str) -> None:
     frame = A.set_axis([*A.index[:3], cell, cell, *A.index[5:]])

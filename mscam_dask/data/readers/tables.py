@@ -327,6 +327,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
 
 def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[Any]:
     """Numbers of the features, (rows, features)."""
+    names = table.columns
     for place in set(features) - set(rows.numbers):  # whose first fields are text
         rows.floats(place, rows.texts[place])
     bad = {place: rows.bad[place] for place in features if place in rows.bad}
@@ -350,14 +351,14 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
                 "or name them if they have ids or labels (--id-column, --labels)."
             )
         raise DataError(
-            f"{table.where}: column {table.columns[place]!r} has {n_bad} value(s) that are not numbers, the "
+            f"{table.where}: column {names[place]!r} has {n_bad} value(s) that are not numbers, the "
             f"first {text!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
             f"values. {remedy}"
         )
     if not features:
         raise DataError(
-            f"{table.where} has no column beside ids and labels; a view has at least one. Choose the others with "
-            "views=[...] (--view NAME, [data] views)."
+            f"{table.where} has no column beside ids and labels, in {list(names[:6])}; a view has at least one. Choose the "
+            "others with views=[...] (--view NAME, [data] views), or tell the delimiter (--delimiter) if these are several."
         )
     if not len(rows.values):
         raise DataError(f"{table.where} has a header and no line below; it needs one per sample.")

@@ -34,7 +34,7 @@ _HEAD_CHARS = 2**20
 _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
-_MOST = 0.8  # of the rows that a delimiter splits: titles and footers have none
+_MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
@@ -140,7 +140,7 @@ def _dialect(source: Source, lines: list[str], told: str | None) -> _Dialect:
             found.append(one)
     if not found:
         return blanks
-    best = max(found, key=lambda one: one.fit)
+    best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
     several = any(_SEVERAL_NUMBERS.match(field) for row in best.rows for field in row)
     several |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
     return blanks if several and blanks.fit > best.fit else best
@@ -208,6 +208,11 @@ def _check_positions(lines: list[str], where: str) -> None:
 def _table(
     source: Source, opened: Callable[[], IO[str]], where: str, above: list[str], lines: list[str]
 ) -> Table:
+    if any("\0" in line for line in lines[:2]):
+        raise DataError(
+            f"{where} has NUL characters, as UTF-16 without a byte order mark has. Convert the file (iconv -f utf-16le -t "
+            "utf-8 FILE)."
+        )
     told = [match[1] for line in above if (match := _SEPARATOR_LINE.match(line))]
     comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
     if comment is not None:

@@ -118,6 +118,9 @@ def test_options_out_of_range(options: dict[str, Any]) -> None:
         ("id;a;b\np;1,234;5\nq;5,678;6\n", "--decimal"),
         ('id,a,b\np,"1,234.5",2\nq,"2,345.5",4\n', "1000.5"),
         ("a,b\np,1,\nq,2,\n", "header"),
+        ("id;x;y\np;1 100;0,5\nq;1 200;1,5\nr;1 300;2,5\n", "1 100"),
+        ("id^x\np^1\nq^2\n", "--delimiter"),
+        ("i\0d\0,\0a\0\n\0p\0,\0001\0\n", "utf-16"),
         ("id,a,\np,1,\nq,2,\n" + "r,3,\n" * 60 + "s,1,7\n", "'7'"),
     ],
 )

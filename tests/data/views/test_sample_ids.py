@@ -94,6 +94,7 @@ SPELLINGS = {
 PAIRS = [(PADDED, ids, what) for what, ids in SPELLINGS.items()] + [
     ([f"{n}.0" for n in NUMBERS], [f"{n}" for n in NUMBERS], "decimals"),
     ([f"{n}.5E+07" for n in NUMBERS], [f"{n}5000000" for n in NUMBERS], "powers of ten"),
+    ([f"{n}.05E+07" for n in NUMBERS], [f"{n}0500000" for n in NUMBERS], "powers of ten"),
     ([f"A{n}" for n in NUMBERS], [f"a{n}" for n in NUMBERS], "upper and lower case"),
     ([f"TCGA.06.{n}" for n in PADDED], [f"TCGA-06-{n}" for n in PADDED], "punctuation"),
     ([f"caf\u00e9{n}" for n in NUMBERS], [f"cafe\u0301{n}" for n in NUMBERS], "Unicode form"),
