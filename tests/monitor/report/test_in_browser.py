@@ -233,7 +233,7 @@ def test_every_figure_is_saved_as_svg_and_its_numbers_as_csv(
     np.testing.assert_allclose(np.abs(found), np.abs(plane), atol=0.01)
     rows = list(csv.reader(saved(browser, "view_score as CSV").splitlines()))
     scores = made.result.history["view_score"].values
-    assert rows[0] == ["iteration", "pixels", "edges"]
+    assert rows[0] == ["outer iteration", "pixels", "edges"]
     np.testing.assert_array_equal(np.array(rows[1:], dtype=float)[:, 1:], scores)
     rows = list(csv.reader(saved(browser, "graph-matrix as CSV").splitlines()))
     assert sum(float(row[2]) for row in rows[1:]) == pytest.approx(240)
