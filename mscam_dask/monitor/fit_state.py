@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 from mscam_dask.monitor.events import Event
@@ -71,14 +70,3 @@ class FitState:
         if self.max_iter is None or not recent:
             return None
         return (self.max_iter - self.n_done) * sum(recent) / len(recent)
-
-    @property
-    def eta(self) -> str:
-        """Upper bound of the time left, such as "<9 s"."""
-        seconds = self.eta_s
-        if seconds is None:
-            return "unknown"
-        if seconds <= 60:
-            return f"<{max(1, math.ceil(seconds))} s"
-        minutes = math.ceil(seconds / 60)
-        return f"<{minutes} min" if minutes <= 60 else f"<{math.ceil(seconds / 3600)} h"

@@ -57,6 +57,11 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
+def eta(fit: FitState) -> str:
+    """Upper bound of the time left, such as "<9.0 s"."""
+    return "unknown" if fit.eta_s is None else f"<{duration(fit.eta_s)}"
+
+
 def plural(count: int, noun: str) -> str:
     """Count with its noun: "1 view", "2 views"."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
@@ -217,7 +222,7 @@ def _iteration(event: IterationFinished, fit: FitState) -> str:
     residual = largest_residual(event)
     # the metrics of the refinement have a closed form, without a residual
     accuracy = f" residual={residual:.1e}" if residual else ""
-    left = "" if fit.eta_s is None else f" ETA {fit.eta}"
+    left = "" if fit.eta_s is None else f" ETA {eta(fit)}"
     return (
         f"iteration {fit.n_done_of_max}: components={event.n_connected_components} "
         f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f}{accuracy} "

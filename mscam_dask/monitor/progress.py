@@ -14,6 +14,7 @@ from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStart
 from mscam_dask.monitor.fit_state import FitState
 from mscam_dask.monitor.messages import (
     duration,
+    eta,
     format_event,
     format_settings,
     format_started,
@@ -248,7 +249,7 @@ class TerminalProgress(Progress):
         foot = Table.grid(padding=(0, 2, 0, 0))
         foot.add_row(
             ProgressBar(total=fit.max_iter, completed=fit.n_done, width=width),
-            Text(f"iteration {fit.n_done_of_max}, {elapsed}, ETA {fit.eta}", style="dim"),
+            Text(f"iteration {fit.n_done_of_max}, {elapsed}, ETA {eta(fit)}", style="dim"),
         )
         indent = (0, 0, 0, _INDENT)
         selected = [] if fit.settings_selected is None else format_settings(fit.settings_selected)

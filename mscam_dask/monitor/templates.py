@@ -11,6 +11,11 @@ from mscam_dask.types.rules import RULES
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
+_FILTERS = (
+    *("count", "number", "percent", "duration", "eta", "sentence", "moment"),
+    *("p_value_text", "shortened", "printable", "format_graph"),
+)
+
 
 def template(path: str) -> Template:
     """Return a template such as "monitor/report/assets/run.html.j2", which is compiled once."""
@@ -29,18 +34,9 @@ def _environment(*, is_html: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=not is_html,
     )
-    environment.filters.update(
-        count=messages.count,
-        number=messages.number,
-        percent=messages.percent,
-        duration=messages.duration,
-        sentence=messages.sentence,
-        moment=messages.moment,
-        graph=messages.format_graph,
-        p_value=messages.p_value_text,
-        short=messages.shortened,
-        printable=messages.printable,
-        form=lambda value, form, none="-": none if value is None else form % value,
+    environment.filters.update({name: getattr(messages, name) for name in _FILTERS})
+    environment.filters["form"] = lambda value, form, none="-": (
+        none if value is None else form % value
     )
     dump = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     environment.policies["json.dumps_kwargs"] = dump

@@ -6,8 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -53,8 +52,7 @@ def cluster_color(cluster: int) -> str:
     return CLUSTER_COLORS[cluster % len(CLUSTER_COLORS)]
 
 
-@dataclass(frozen=True, eq=False)
-class SampleProperty:
+class SampleProperty(NamedTuple):
     """Values (n,) of the samples: numbers, or positions in `categories`; NaN where missing."""
 
     values: NDArray[np.float64]

@@ -87,7 +87,7 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
     assert lines_with(rows[1], "4.00")
     assert lines_with(shown, "cluster", 120, 3, 4)
     assert lines_with(shown, "unit", 10, 9)
-    assert lines_with(shown, 2, 20, "<54 s")  # 18 iterations of 3 s are left
+    assert lines_with(shown, 2, 20, "<54.0 s")  # 18 iterations of 3 s are left
 
 
 def test_what_was_selected_and_learned_is_said_on_a_screen_and_in_a_log(terminal: Console) -> None:
@@ -154,9 +154,9 @@ def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
         ("cluster", ()),
         ("fit", (120, 3, 4, STARTED.executor)),
         ("fit", ("unit", 10, 9, "0.50 s")),
-        ("fit", (1, 20, 4, *OF_EACH, "2.0 s", "<38 s")),
-        ("fit", (2, 20, 3, 4, *OF_EACH, "4.0 s", "<54 s")),
-        ("fit", (3, 20, 4, *OF_EACH, "2.0 s", "<46 s")),
+        ("fit", (1, 20, 4, *OF_EACH, "2.0 s", "<38.0 s")),
+        ("fit", (2, 20, 3, 4, *OF_EACH, "4.0 s", "<54.0 s")),
+        ("fit", (3, 20, 4, *OF_EACH, "2.0 s", "<45.3 s")),
         ("fit", (4, 3, "6.5 s")),
         ("cluster", ("4 connected components", "8.0 s")),
     ]

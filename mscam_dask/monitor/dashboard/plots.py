@@ -195,7 +195,7 @@ class WorkPlot:
         pairs = sorted({*run.work, *busy})
         if not pairs:
             return False
-        workers = _short_addresses(sorted({worker for worker, _ in pairs}))
+        workers = {worker: worker.partition("://")[2] for worker in sorted({at for at, _ in pairs})}
         views = _distinct(run.views)
         work = [run.work.get(pair, Counter[str]()) for pair in pairs]
         self._workers.factors = list(workers.values())
@@ -222,12 +222,3 @@ def _distinct(views: Sequence[str]) -> dict[str, str]:
         short = shortened(printable(view), 28)
         names[view] = short if short not in names.values() else f"{short} #{index + 1}"
     return names
-
-
-def _short_addresses(workers: Sequence[str]) -> dict[str, str]:
-    """Addresses without the protocol, and without the host when it is the same for all."""
-    bare = {worker: worker.partition("://")[2] or worker for worker in workers}
-    hosts = {address.rpartition(":")[0] for address in bare.values()}
-    if len(hosts) != 1:
-        return bare
-    return {worker: address[len(next(iter(hosts))) :] for worker, address in bare.items()}
