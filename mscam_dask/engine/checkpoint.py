@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.blocks import Stage
-from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, row_pieces
+from mscam_dask.engine.blocks import Spectrum, Stage, block_ranges
+from mscam_dask.engine.graph import graph_pieces, restore_graph, row_pieces
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
@@ -64,7 +64,7 @@ class CheckpointMetadata:
     selection: SettingsSelected
     prepared: tuple[ViewPrepared, ...]
     iteration: int  # number of finished outer iterations
-    decision: str  # name of the `Decision` after the last one
+    decision: Decision  # after the last one
     control: RankControl
     n_neighbors: int
     best_view_scores: tuple[float, ...]
@@ -75,7 +75,7 @@ class CheckpointMetadata:
     init_labels_digest: str  # SHA-256 (hexadecimal), "" if there were none
     refines: bool
     refined_from: int | None  # number of the first iteration of the refinement; None before it
-    decision_before: str | None  # after the last iteration before the refinement
+    decision_before: Decision | None  # after the last iteration before the refinement
     known_digest: str = ""  # SHA-256 (hexadecimal) of the known labels, "" if there were none
     best_n_missed: int = 0  # known samples that the best partition misses
 
@@ -114,9 +114,7 @@ class CheckpointManager:
             return None
         try:
             record = msgspec.convert(dict(snapshot.record), CheckpointMetadata)
-            Decision[record.decision]
-            Decision[record.decision_before or record.decision]
-        except (msgspec.ValidationError, KeyError) as error:
+        except msgspec.ValidationError as error:
             raise StoreCorruptError(
                 f"the checkpoint is not valid ({error}): it was written by another version of "
                 "mscam_dask. Continue with that version, or start the run again."
@@ -152,13 +150,17 @@ class CheckpointManager:
         try:
             n_samples = len(arrays[_LABELS])
             is_large = record.parameters.is_large(n_samples)
-            prefix = _BY_CELLS if is_large else ""
+            prefix, ranges = (
+                _BY_CELLS if is_large else "",
+                block_ranges(n_samples, is_large=is_large),
+            )
             parts = {name: arrays[f"{prefix}graph_{name}"] for name in _GRAPH}
             affinity = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-            graph = restore_graph(stage, affinity, is_large=is_large)
+            graph = restore_graph(stage, affinity, ranges)
             spectrum, vectors = None, arrays.get(prefix + _VECTORS)
             if vectors is not None:
-                spectrum = restore_vectors(stage, vectors, is_large=is_large)
+                blocks = stage.map(np.asarray, [vectors[slice(*one)] for one in ranges])
+                spectrum = Spectrum((), blocks, (), None, converged=True)
             labels = stage.submit(np.asarray, arrays[_LABELS], kind="restored_labels")
         except KeyError as error:
             raise StoreCorruptError(
@@ -172,16 +174,15 @@ class CheckpointManager:
             ) from error
         score = PartitionScore(record.best_view_scores, record.best_n_missed)
         best = BestPartition(labels, score, record.best_iteration)
-        before = record.decision_before
         return LoopState(
             graph,
             spectrum,
             record.control,
             best,
-            Decision[record.decision],
+            record.decision,
             record.history,
             record.refined_from,
-            None if before is None else Decision[before],
+            record.decision_before,
         )
 
     def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
@@ -204,7 +205,7 @@ class CheckpointManager:
             selection=context.selection,
             prepared=context.records,
             iteration=state.iteration,
-            decision=state.decision.name,
+            decision=state.decision,
             control=state.control,
             n_neighbors=context.n_neighbors,
             best_view_scores=state.best.partition_score.view_scores,
@@ -217,6 +218,6 @@ class CheckpointManager:
             best_n_missed=state.best.partition_score.n_missed,
             refines=context.refines,
             refined_from=state.refined_from,
-            decision_before=None if state.decision_before is None else state.decision_before.name,
+            decision_before=state.decision_before,
         )
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))

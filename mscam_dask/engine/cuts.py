@@ -52,15 +52,15 @@ def spectral_cuts(
     ]
     sample = stage.submit(cut_sample, samples, spectrum.values, c, n, n_wanted)
     together = SIZES.n_random_starts if n <= _FEW_SAMPLES else _STARTS_TOGETHER
-    minima = [
-        stage.submit(
-            random_starts,
-            sample,
-            parameters.seed,
-            range(first, min(first + together, SIZES.n_random_starts)),
-        )
-        for first in range(0, SIZES.n_random_starts if random else 0, together)
-    ]
+    minima = []
+    if random:
+        embedding = stage.attribute(sample, "embedding")
+        drawn = int(np.random.default_rng(parameters.seed).integers(2**31))
+        starts = range(SIZES.n_random_starts)
+        minima = [
+            stage.submit(random_minima, embedding, drawn, starts[first : first + together])
+            for first in range(0, len(starts), together)
+        ]
     started = None
     if init_labels is not None or not all_minima:
         started = stage.submit(started_minima, sample, init_labels, order.order)
@@ -76,12 +76,6 @@ def spectral_cuts(
     )
     labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
     return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
-
-
-def random_starts(sample: CutSample, seed: int, starts: range) -> list[Minimum]:
-    """Local minima of k-means from some random starts."""
-    drawn = int(np.random.default_rng(seed).integers(2**31))
-    return random_minima(sample.embedding, drawn, starts)
 
 
 def started_minima(

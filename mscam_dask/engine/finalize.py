@@ -8,8 +8,8 @@ it is rebuilt from the best partition (`mscam_dask.solvers.partition_graph`).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
+from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import Assessment, ResultArrays, Solution, Status, shares_of_views
 
@@ -151,7 +152,7 @@ def _solution(
     """Gather the solution; large arrays go to a directory if there is one. A trivial partition has no embeddings."""
     prepared, parameters, order = context.prepared, context.parameters, context.prepared.order
     names = prepared.names
-    assessed = submit_assessment(stage, final, context)
+    assessment = submit_assessment(stage, final, context)
     encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
     embeddings: RowsOfViews = {}
     if not final.status.is_trivial:
@@ -174,7 +175,7 @@ def _solution(
         if directory is None or order.is_whole
         else store_arrays(stage, directory, graphs, embeddings, coordinates, order)
     )
-    (labels,), maps, quantities = stage.gather([final.labels], encoders, assessed)
+    (labels, found), maps = stage.gather([final.labels, assessment], encoders)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
@@ -195,7 +196,7 @@ def _solution(
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
-        assessment=assessment_of(quantities, final.status, context),
+        assessment=found,
     )
 
 
@@ -247,50 +248,52 @@ def choose_partition(
     return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
 
 
-def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> list[Handle]:
-    """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
+def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> Handle:
+    """Submit the assessment of a partition; of a trivial one, only the agreement of the views."""
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
     if final.status.is_trivial:
-        return [agreement]
+        selection = context.n_clusters_selection
+        tried: dict[str, Any] = {}
+        if selection is not None and final.status is Status.NO_STRUCTURE:
+            tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
+        trivial = functools.partial(Assessment.trivial, n_clusters, names, **tried)
+        return stage.submit(trivial, agreement, kind="assessment")
     graphs = prepared.scorer.graphs(names)
     own = stage.submit(compared, final.labels, prepared.scorer.n_samples)
-    by_view = stage.submit(agreement_with_clusters, graphs, own, n_clusters)
     by_rows = stage.item(final.labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
         for block in final.learned_graph.rows
     ]
-    agree = stage.submit(views_agree, graphs, own, n_clusters)
-    return [
-        agreement,
+    return stage.submit(
+        assessed,
         final.borders or submit_borders(stage, final.labels, context),
-        by_view,
-        stage.submit(added, weights, kind="cluster_weights"),
-        agree,
-    ]
+        names,
+        stage.submit(agreement_with_clusters, graphs, own, n_clusters),
+        agreement,
+        weights,
+        stage.submit(views_agree, graphs, own, n_clusters),
+    )
 
 
-def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext) -> Assessment:
-    """Assessment of a partition, from the results of `submit_assessment`."""
-    n_clusters = context.parameters.n_clusters
-    names = compared_views(context.prepared.validation_views)
-    of_views, *of_partition = quantities
-    if not of_partition:
-        selection = context.n_clusters_selection
-        if selection is None or status is not Status.NO_STRUCTURE:
-            return Assessment.trivial(n_clusters, names, of_views)
-        tried, agree = selection.counts[-1], selection.views_agree
-        return Assessment.trivial(n_clusters, names, of_views, n_tried=tried, views_agree=agree)
-    found, by_view, weights, agree = of_partition
+def assessed(
+    found: Borders,
+    names: tuple[str, ...],
+    by_cluster: tuple[NDArray[np.float64], NDArray[np.int64]],
+    agreement: NDArray[np.float64],
+    weights: list[NDArray[np.float64]],
+    agree: bool,  # noqa: FBT001 - tasks take positions
+) -> Assessment:
+    """Assessment of a partition, with the tree of its clusters by the weights between them in each block of rows."""
     return Assessment(
         borders=found,
         view_names=names,
-        cluster_agreement=by_view[0],
-        contradictions=by_view[1],
-        view_agreement=of_views,
-        cluster_tree=cluster_tree.cluster_tree(weights),
-        cluster_names=tuple(range(n_clusters)),
+        cluster_agreement=by_cluster[0],
+        contradictions=by_cluster[1],
+        view_agreement=agreement,
+        cluster_tree=cluster_tree.cluster_tree(added(weights)),
+        cluster_names=tuple(range(len(weights[0]))),
         views_agree=agree,
     )

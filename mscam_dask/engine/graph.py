@@ -16,10 +16,8 @@ from mscam_dask.engine.blocks import (
     Candidates,
     Graph,
     RowOrder,
-    Spectrum,
     Stage,
     View,
-    block_ranges,
 )
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
@@ -303,9 +301,8 @@ def row_pieces(stage: Stage, rows: Sequence[Handle], n_samples: int) -> ArrayPie
     return ArrayPieces((n_samples, none.shape[1]), none.dtype, lambda: map(stage.value, rows))
 
 
-def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bool) -> Graph:
+def restore_graph(stage: Stage, affinity: csr_array[np.float64], ranges: Ranges) -> Graph:
     """Submit a graph from the matrix (n, n) of a checkpoint."""
-    ranges = block_ranges(affinity.shape[0], is_large=is_large)
     rows = []
     for start, stop in ranges:
         own = affinity[start:stop]
@@ -313,13 +310,3 @@ def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bo
         block = csr_array((own.data, *places), shape=own.shape)
         rows.append(stage.submit(GraphRows, start, block, kind="restored_rows"))
     return connected(stage, rows, ranges)
-
-
-def restore_vectors(stage: Stage, vectors: NDArray[Any], *, is_large: bool) -> Spectrum:
-    """Submit start vectors of the eigensolver from those of a checkpoint."""
-    ranges = block_ranges(len(vectors), is_large=is_large)
-    rows = tuple(
-        stage.submit(np.asarray, vectors[start:stop], kind="restored_vectors")
-        for start, stop in ranges
-    )
-    return Spectrum((), rows, (), None, converged=True)

@@ -23,13 +23,13 @@ _MAX_STALLS = 3
 
 
 class Decision(enum.Enum):
-    """Decision on the graph of an A-step."""
+    """Decision on the graph of an A-step; checkpoints hold the values."""
 
-    ACCEPT = "go on to the next outer iteration"
-    RETRY = "repeat the A-step with the new weight"
-    REACHED = "the graph has exactly c components"
-    STALLED = "no λ gave exactly c components, in several consecutive iterations"
-    STOPPED = "the new partition is not accepted, or its score is nearly perfect"
+    ACCEPT = "ACCEPT"  # go on to the next outer iteration
+    RETRY = "RETRY"  # repeat the A-step with the new weight
+    REACHED = "REACHED"  # the graph has exactly c components
+    STALLED = "STALLED"  # no λ gave exactly c components, in several consecutive iterations
+    STOPPED = "STOPPED"  # the new partition is not accepted, or its score is nearly perfect
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

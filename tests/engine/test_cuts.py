@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.cuts import random_starts, started_minima
+from mscam_dask.engine.cuts import started_minima
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.solvers.row_graph import (
@@ -62,7 +62,9 @@ def cuts_of(
     sample = cut_sample(samples, given.values, n_clusters, n, n_wanted)
     order = np.arange(n, dtype=np.int32)[::-1]
     started = started_minima(sample, known, order)
-    minima = [random_starts(sample, SEED, range(a, a + 15)) for a in (0, 15)] if random else []
+    drawn = int(np.random.default_rng(SEED).integers(2**31))
+    halves = (range(15), range(15, 30)) if random else ()
+    minima = [random_minima(sample.embedding, drawn, starts) for starts in halves]
     cuts = choose_cuts(sample, started, minima, all_minima)
     labels = [extend_rows(block, sample, cuts) for block in blocks]
     return join_partitions(labels, sample, cuts, order)

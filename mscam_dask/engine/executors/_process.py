@@ -17,8 +17,6 @@ import copy
 import ctypes
 import dataclasses
 import functools
-import gc
-import multiprocessing
 import operator
 import os
 import sys
@@ -155,25 +153,10 @@ def keep_freed_memory() -> bool:
     )
 
 
-@functools.cache
-def exempt_from_collection() -> bool:
-    """Exempt all existing objects from garbage collection, once, in a worker process.
-
-    Nearly all of them belong to imported modules. A full collection looks at each of them, and no other thread
-    runs meanwhile, so any task may wait for it: 0.17 s with them and some 0.03 s without them. Not in a
-    process that no other Python process started: it may be the user's.
-    """
-    if multiprocessing.parent_process() is None:
-        return False
-    gc.freeze()
-    return True
-
-
 def prepare_worker() -> None:
     """Prepare the process and the thread of a worker for tasks."""
     PinnedBlas.pin_permanently()
     keep_freed_memory()
-    exempt_from_collection()
 
 
 _resident_bytes = [0]

@@ -332,7 +332,7 @@ class DaskExecutor:
                 "one, distributed.Client(address), or omit client to use threads of this process."
             )
         self._address = _address(client)
-        self._keys: set[tuple[str, str]] = set()
+        self._numbers = itertools.count()
         self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
@@ -401,7 +401,6 @@ class DaskExecutor:
         phase = _phase_of(first)
         if phase is not None:
             group, name = f"{group}-{first}", rest
-        unique = self._unique(group, name)
         worker = self._next_worker(group) if stage in _SPREAD_STAGES else None
         span = _span(phase or ("result" if first == "final" else "set-up"))
         with _translated(self._client), annotate(span=span):
@@ -409,7 +408,7 @@ class DaskExecutor:
                 _run_pinned,
                 function,
                 *args,
-                key=unique,
+                key=(group, f"{next(self._numbers)}/{name}"),  # names of views may look like paths
                 pure=False,
                 retries=_RETRIES,
                 workers=None if worker is None else [worker],
@@ -459,19 +458,11 @@ class DaskExecutor:
         """Return the check, repeated during a wait, that workers are left."""
         return WorkerWatchdog(self._workers, self._address, self._timeout_s)
 
-    def _unique(self, group: str, name: str) -> tuple[str, str]:
-        """Return the key, numbered if it was used before: names of views may look like paths."""
-        key, count = (group, name), 1
-        while key in self._keys:
-            count += 1
-            key = (group, f"#{count}/{name}")
-        self._keys.add(key)
-        return key
-
     def _worker_lost(self, error: KilledWorker) -> WorkerLostError:
         group, name = error.task if isinstance(error.task, tuple) else (error.task, "")
         stage, _, first = str(group).partition(f"-{self.run_id}")
-        task = f"{stage} {'/'.join(part for part in (first.strip('-'), str(name)) if part)}"
+        parts = first.strip("-"), str(name).partition("/")[2]  # without the number
+        task = f"{stage} {'/'.join(filter(None, parts))}"
         limit = self.memory_limit_bytes
         memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"
         return WorkerLostError(

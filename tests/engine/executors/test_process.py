@@ -1,23 +1,16 @@
-"""Settings of worker processes: Dask's setting of the allocator is undone, modules are not collected."""
+"""Settings of worker processes: Dask's setting of the allocator is undone."""
 
 from __future__ import annotations
 
-import gc
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
 
-from mscam_dask.engine.executors._process import (
-    DASK_TRIM,
-    exempt_from_collection,
-    without_dask_trim,
-)
+from mscam_dask.engine.executors._process import DASK_TRIM, without_dask_trim
 
 # Page faults while arrays of 1 MiB come and go.
 _PROGRAM = """
@@ -91,21 +84,3 @@ def test_processes_that_a_worker_starts_have_the_usual_allocator() -> None:
     assert without_dask_trim(given) == {"PATH": "/bin"}
     chosen = {DASK_TRIM[0]: "131072"}
     assert without_dask_trim(chosen) == chosen
-
-
-def test_libraries_of_a_worker_are_not_collected_and_cycles_of_tasks_are() -> None:
-    assert not exempt_from_collection()  # in this process, which may hold data of the user
-    assert not gc.get_freeze_count()
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as processes:
-        assert processes.submit(exempt_from_collection).result()
-        assert processes.submit(gc.get_freeze_count).result() > 10_000
-        assert processes.submit(_collected_cycles).result() > 900
-
-
-def _collected_cycles() -> int:
-    gc.disable()
-    for _ in range(1000):
-        cycle: list[Any] = []
-        cycle.append(cycle)
-    return gc.collect()
