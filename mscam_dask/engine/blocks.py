@@ -14,7 +14,7 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -174,6 +174,10 @@ class Spectrum:
     halos: tuple[tuple[int, ...], ...]
     values: Any
     converged: Any
+
+    def without_laplacian(self) -> Spectrum:
+        """Return the eigenvectors, from which the eigensolver starts."""
+        return replace(self, laplacian=())
 
 
 def taken(handles: Sequence[Handle], numbers: Sequence[int]) -> list[Handle]:

@@ -66,22 +66,17 @@ def finalize(
     labels it is the best partition, with known samples in the cluster of their class. Samples of one group in `equal`
     (n,), −1 for those of none, get one label.
     """
-    stage, final = session.stage("final"), None
+    stage, other = session.stage("final"), None
     known, n_clusters = context.prepared.order.known, context.parameters.n_clusters
-    if state.decision is Decision.REACHED and state.spectrum is not None:
-        final = _reached(stage, state, context)
-    if final is not None and known is not None:
-        misses = stage.value(stage.submit(n_missed, final.labels, known))
-        final = None if misses else final
+    final, best = _reached(stage, state, context), state.best
     if final is not None:
-        labels, borders = final.labels, final.borders
+        labels, score, borders = final.labels, final.partition_score, final.borders
     else:
-        labels, borders = state.best.labels, state.best.borders
+        labels, score, borders = best.labels, best.partition_score, best.borders
         if known is not None:
             labels, borders = stage.submit(with_known, labels, known, n_clusters), None
         labels = stage.submit(canonical_labels, labels)
     borders = borders or submit_borders(stage, labels, context)
-    other, score = None, state.best.partition_score if final is None else final.partition_score
     if known is None:
         other = choose_partition(stage, state.graph, labels, score, borders, context)
     if other is not None:
@@ -113,12 +108,17 @@ def trivial_solution(
 
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
-    """Return the graph with c components, or None if an earlier partition scored higher."""
-    labels, best = component_labels(stage, state.graph, context.prepared.order), state.best
+    """Return the graph if it has c components, unless an earlier partition scored higher or it misses known labels."""
+    if state.decision is not Decision.REACHED or state.spectrum is None:
+        return None
+    order, best = context.prepared.order, state.best
+    labels = stage.submit(component_labels, state.graph.components, order.positions)
     scores = context.prepared.scores(stage, [labels])
     same = stage.submit(np.array_equal, labels, best.labels, kind="is_best")
     (((score,), is_best),) = stage.gather([scores, same])
     if is_worse(score, best.partition_score, context.parameters.constants.score_tie):
+        return None
+    if order.known is not None and stage.value(stage.submit(n_missed, labels, order.known)):
         return None
     borders = best.borders if is_best else None
     return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score, borders)
@@ -136,7 +136,7 @@ def _from_partition(
     stage = stage.sub("rebuilt")
     (score,) = stage.value(prepared.scores(stage, [labels]))
     graph = partition_graph(stage, prepared.views, prepared.candidates, labels, context.n_neighbors)
-    components = component_labels(stage, graph, prepared.order)
+    components = stage.submit(component_labels, graph.components, prepared.order.positions)
     learned = graph if learned_graph is None else learned_graph
     return _FinalGraph(graph, learned, components, status, score)
 

@@ -148,12 +148,7 @@ def view_graph(
 # components and labels -------------------------------------------------------------------------
 
 
-def component_labels(stage: Stage, graph: Graph, order: RowOrder) -> Handle:
-    """Submit the connected component of each sample."""
-    return stage.submit(labels_of_components, graph.components, order.positions)
-
-
-def labels_of_components(components: Components, positions: NDArray[np.int32]) -> NDArray[np.int64]:
+def component_labels(components: Components, positions: NDArray[np.int32]) -> NDArray[np.int64]:
     """Connected component of each sample in the order of the data, by first appearance."""
     return canonical_labels(components.labels[positions].astype(np.int64))
 

@@ -182,18 +182,17 @@ def check_memory(
     executor: Executor,
     *,
     view_graphs: bool = False,
-    whole_fits: bool = False,
 ) -> MemoryPlan:
-    """Refuse a fit that does not fit in memory; with `whole_fits`, every task is a fit by itself."""
+    """Refuse a fit that does not fit in memory."""
     views_in_tasks = not executor.shares_memory
     plan = plan_memory(data, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks)
     limit = executor.memory_limit_bytes
-    n_workers = 1 if whole_fits else max(1, executor.n_workers)  # none if the cluster is gone
+    n_workers = max(1, executor.n_workers)  # none if the cluster is gone
     need = plan.worker_bytes(n_workers)
     if limit is None or need <= limit:
         return plan
-    is_one_large_fit = parameters.is_large(data.n_samples) and not whole_fits
-    kept = executor.spill_threshold_bytes if is_one_large_fit else None
+    is_large = parameters.is_large(data.n_samples)
+    kept = executor.spill_threshold_bytes if is_large else None
     if kept is not None and plan.may_spill(limit, kept):
         warnings.warn(
             f"A worker thread needs up to {need / _GIB:.2f} GiB and has {limit / _GIB:.2f} GiB, so Dask spills "
@@ -204,11 +203,10 @@ def check_memory(
         )
         return plan
     task, peak = next(iter(plan.tasks.items()))
-    remedy = "run fewer fits at a time" if whole_fits else "use more workers"
     raise MemoryPlanError(
         f"Not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
         f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task!r}, "
         f"{peak / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
-        f"{(plan.held_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
+        f"{(plan.held_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, use more workers, "
         "cluster from a store instead of arrays in memory, or exclude the largest view."
     )

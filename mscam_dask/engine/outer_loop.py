@@ -11,7 +11,7 @@ from mscam_dask.engine.embed import projected_sums
 from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, start_vectors
+from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import argbest, is_better
 from mscam_dask.solvers.rank_control import Decision
@@ -93,7 +93,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         accepted=accepted,
     )
     return LoopState(
-        graph, start_vectors(spectrum), control, best, decision, (*state.history, record)
+        graph, spectrum.without_laplacian(), control, best, decision, (*state.history, record)
     )
 
 

@@ -29,7 +29,7 @@ from mscam_dask.engine.graph import a_step, mean_of_view_graphs, mixed_graph
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.spectrum import gap_and_convergence, start_vectors
+from mscam_dask.engine.spectrum import gap_and_convergence
 from mscam_dask.engine.views import learn_metrics
 from mscam_dask.solvers.known_labels import are_enough, with_known
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
@@ -127,7 +127,9 @@ def refine_iteration(
     state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
     if not accepted:
         return state
-    spectrum = state.spectrum if proposal.spectrum is None else start_vectors(proposal.spectrum)
+    spectrum = state.spectrum
+    if proposal.spectrum is not None:
+        spectrum = proposal.spectrum.without_laplacian()
     best = dataclasses.replace(proposal.best, iteration=record.iteration)
     return dataclasses.replace(state, graph=proposal.graph, spectrum=spectrum, best=best)
 

@@ -6,7 +6,6 @@ graph, then rounds of a Chebyshev filter and Rayleigh-Ritz (`mscam_dask.linalg.b
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,11 +67,6 @@ def null_spectrum(stage: Stage, graph: Graph) -> Spectrum:
     )
     values = np.zeros(graph.n_components)
     return Spectrum(_laplacian(stage, graph), vectors, graph.halos, values, converged=True)
-
-
-def start_vectors(spectrum: Spectrum) -> Spectrum:
-    """Return the eigenvectors of a spectrum, without its Laplacian."""
-    return dataclasses.replace(spectrum, laplacian=())
 
 
 def gap_and_convergence(

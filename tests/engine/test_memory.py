@@ -236,15 +236,8 @@ def test_a_fit_that_cannot_fit_is_refused_with_its_numbers_and_its_task() -> Non
     assert repr(task) in str(caught.value)
     assert check_memory(WIDE, PARAMETERS, Small(limit + 1)) == of
     assert check_memory(WIDE, PARAMETERS, Small(None)) == of
-
-
-def test_a_worker_that_does_whole_fits_holds_all_of_each() -> None:
-    of = plan_memory(WIDE, PARAMETERS)
     assert of.worker_bytes(4) < of.worker_bytes(1)
     check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(4), n_workers=4))
-    check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(1), n_workers=4), whole_fits=True)
-    with pytest.raises(MemoryPlanError):
-        check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(1) - 1, n_workers=4), whole_fits=True)
 
 
 def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
