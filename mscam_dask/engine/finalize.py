@@ -68,15 +68,15 @@ def finalize(
     """
     stage, other = session.stage("final"), None
     known, n_clusters = context.prepared.order.known, context.parameters.n_clusters
-    final, best = _reached(stage, state, context), state.best
+    final, score = _reached(stage, state, context), state.best.partition_score
     if final is not None:
-        labels, score, borders = final.labels, final.partition_score, final.borders
+        labels, score = final.labels, final.partition_score
     else:
-        labels, score, borders = best.labels, best.partition_score, best.borders
+        labels = state.best.labels
         if known is not None:
-            labels, borders = stage.submit(with_known, labels, known, n_clusters), None
+            labels = stage.submit(with_known, labels, known, n_clusters)
         labels = stage.submit(canonical_labels, labels)
-    borders = borders or submit_borders(stage, labels, context)
+    borders = submit_borders(stage, labels, context)
     if known is None:
         other = choose_partition(stage, state.graph, labels, score, borders, context)
     if other is not None:
@@ -111,17 +111,14 @@ def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph
     """Return the graph if it has c components, unless an earlier partition scored higher or it misses known labels."""
     if state.decision is not Decision.REACHED or state.spectrum is None:
         return None
-    order, best = context.prepared.order, state.best
+    order, tie = context.prepared.order, context.parameters.constants.score_tie
     labels = stage.submit(component_labels, state.graph.components, order.positions)
-    scores = context.prepared.scores(stage, [labels])
-    same = stage.submit(np.array_equal, labels, best.labels, kind="is_best")
-    (((score,), is_best),) = stage.gather([scores, same])
-    if is_worse(score, best.partition_score, context.parameters.constants.score_tie):
+    (score,) = stage.value(context.prepared.scores(stage, [labels]))
+    if is_worse(score, state.best.partition_score, tie):
         return None
     if order.known is not None and stage.value(stage.submit(n_missed, labels, order.known)):
         return None
-    borders = best.borders if is_best else None
-    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score, borders)
+    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
 
 
 def _from_partition(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.finalize import finalize, submit_borders, trivial_solution
+from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.initialize import can_use_view_graphs
 from mscam_dask.engine.outer_loop import outer_loop
 from mscam_dask.engine.prepare import (
@@ -32,7 +32,6 @@ from mscam_dask.engine.select import (
 )
 from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
@@ -156,16 +155,11 @@ def _initialize(
         view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
     )
-    best = start.best
-    if is_nearly_perfect(best.partition_score, parameters):
-        # it is likely to be the last partition: workers test its borders beside the outer iterations
-        borders = submit_borders(session.stage("borders"), best.labels, context)
-        best = dataclasses.replace(best, borders=borders)
     constants = parameters.constants
     control = RankControl(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
-    state = LoopState(start.graph, start.spectrum, control, best)
+    state = LoopState(start.graph, start.spectrum, control, start.best)
     session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context

@@ -69,15 +69,16 @@ def select_view_settings(
     some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
     n_coarse = max(k, len(some) // CONSTANTS.coarse_divisor)
     searched = [
-        _neighbors_of_view(
-            stage, sampled_view(source, rows), options, k, some, n_coarse, len(data.views)
-        )
+        _neighbors_of_view(stage, sampled_view(source, rows), options, k, some, n_coarse)
         for source in data.views
     ]
     neighbors, coarse = zip(*searched, strict=True)
     alphas = sorted({option.alpha for option in options})
-    rules = [Rule(tuple(options), least) for least in alphas[:2]]
-    selections, of_many = _select(stage, neighbors, coarse, rules)
+    tried = [
+        frozenset(at for at, option in enumerate(options) if option.alpha >= least)
+        for least in alphas[:2]
+    ]
+    selections, of_many = _select(stage, neighbors, coarse, tried)
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = uninformative_views(selections[0], of_many)
     if not data.covers_samples_without(uninformative):
@@ -101,7 +102,6 @@ def _neighbors_of_view(
     n_neighbors: int,
     some: NDArray[np.int64],
     n_coarse: int,
-    n_views: int,
 ) -> tuple[Handle, Handle]:
     """Submit the neighbors of all rows of a view for each candidate setting, and many of `some` rows.
 
@@ -124,14 +124,12 @@ def _neighbors_of_view(
     views = [
         stage.submit(svd_or_error, source, scale, part=f"{scale}/{source.name}") for scale in scales
     ]
-    lists = []
-    for scale, view in zip(scales, views, strict=True):
-        tried = sorted(settings[scale].items(), reverse=True)  # the default is the first
-        together = len(tried) if n_views > SIZES.few_views else 1
-        lists += [
-            stage.submit(sampled_neighbors, view, tried[first : first + together], n_neighbors)
-            for first in range(0, len(tried), together)
-        ]
+    lists = [  # the default is the first
+        stage.submit(
+            sampled_neighbors, view, sorted(settings[scale].items(), reverse=True), n_neighbors
+        )
+        for scale, view in zip(scales, views, strict=True)
+    ]
     alphas = [max(settings[scale]) for scale in scales]
     many = stage.submit(default_neighbors, views, alphas, some, n_coarse)
     return stage.submit(joined_settings, lists), many
@@ -144,23 +142,26 @@ def rows_compared(n_views: int, most: int) -> int:
 
 
 def _select(
-    stage: Stage, neighbors: Sequence[Handle], coarse: Sequence[Handle], rules: Sequence[Rule]
+    stage: Stage,
+    neighbors: Sequence[Handle],
+    coarse: Sequence[Handle],
+    tried: Sequence[frozenset[int]],
 ) -> tuple[list[tuple[Choice, ...]], tuple[Choice, ...]]:
-    """Select the settings of each view by each rule, and its coarse overlap.
+    """Select the settings of each view among those with each of some sets of positions, and its coarse overlap.
 
     In the first round a view is compared with the mean over all settings of every other view, then with
     those selected in the previous round, until nothing changes.
     """
-    found: list[tuple[Choice, ...]] = [()] * len(rules)
-    chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
+    found: list[tuple[Choice, ...]] = [()] * len(tried)
+    chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(tried)))
     overlaps: list[Handle] = []
     for _ in range(SIZES.max_overlap_rounds):
         submitted = [
-            _submit_choices(stage, choices_of_views, neighbors, rules[which], before)
+            _submit_choices(stage, choices_of_views, neighbors, tried[which], before)
             for which, before in chosen.items()
         ]
         if not overlaps:  # they are awaited at the end
-            overlaps = _submit_choices(stage, coarse_choices, coarse, Rule(rules[0].options), None)
+            overlaps = _submit_choices(stage, coarse_choices, coarse, tried[0], None)
         following: dict[int, tuple[int, ...] | None] = {}
         gathered = stage.gather(*submitted)
         for (which, before), groups in zip(chosen.items(), gathered, strict=True):
@@ -178,18 +179,20 @@ def _submit_choices(
     stage: Stage,
     function: Callable[..., list[Choice]],
     neighbors: Sequence[Handle],
-    rule: Rule,
+    tried: frozenset[int],
     before: tuple[int, ...] | None,
 ) -> list[Handle]:
     """Submit the selection of the settings of each view in one round, by groups of views."""
     n_views = len(neighbors)
     votes = [
-        stage.submit(votes_of_views, list(neighbors[span]), rule, before and before[span])
+        stage.submit(votes_of_views, list(neighbors[span]), tried, before and before[span])
         for span in _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
     ]
     total = stage.submit(sum, votes, kind="votes")
     return [
-        stage.submit(function, list(neighbors[span]), total, rule, before and before[span], n_views)
+        stage.submit(
+            function, list(neighbors[span]), total, tried, before and before[span], n_views
+        )
         for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     ]
 
@@ -270,23 +273,6 @@ SampledNeighbors = dict[int, NDArray[np.int32]]
 """Neighbors (m, k) of sampled rows in one view, by the position of the view settings, the default first."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """View settings among which a selection is made."""
-
-    options: tuple[ViewSettings, ...]
-    least_alpha: float = 0.0  # options with at least this α are tried if a view has any
-
-    def lists(self, view: SampledNeighbors) -> SampledNeighbors:
-        """Neighbors of a view for the settings that are tried."""
-        tried = {
-            position: found
-            for position, found in view.items()
-            if self.options[position].alpha >= self.least_alpha
-        }
-        return tried or view
-
-
 def sampled_neighbors(
     found: TimedView | DataError, settings: list[tuple[float, int]], n_neighbors: int
 ) -> SampledNeighbors:
@@ -334,10 +320,10 @@ def joined_settings(lists: list[SampledNeighbors]) -> SampledNeighbors:
 
 
 def votes_of_views(
-    views: list[SampledNeighbors], rule: Rule, chosen: tuple[int, ...] | None
+    views: list[SampledNeighbors], tried: frozenset[int], chosen: tuple[int, ...] | None
 ) -> NDArray[np.float32]:
     """Sum of the neighbor graphs of some views with the chosen settings, or their mean over all settings."""
-    lists = [rule.lists(view) for view in views]
+    lists = [_tried(view, tried) for view in views]
     counted = _counted(lists, chosen)
     voted = [[by[at] for at in positions] for by, positions in zip(lists, counted, strict=True)]
     return neighbor_votes(voted, len(voted[0][0]))
@@ -346,12 +332,12 @@ def votes_of_views(
 def choices_of_views(
     views: list[SampledNeighbors],
     votes: NDArray[np.float32],
-    rule: Rule,
+    tried: frozenset[int],
     chosen: tuple[int, ...] | None,
     n_views: int,
 ) -> list[Choice]:
     """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
-    lists = [rule.lists(view) for view in views]
+    lists = [_tried(view, tried) for view in views]
     usual = [next(iter(by)) for by in lists]
     return choose_view_settings(lists, _counted(lists, chosen), usual, votes, n_views)
 
@@ -364,6 +350,11 @@ def coarse_choices(
         dataclasses.replace(choice, standardized=overlap_of_permutations(view[0], votes))
         for choice, view in zip(choices_of_views(views, votes, *arguments), views, strict=True)
     ]
+
+
+def _tried(view: SampledNeighbors, positions: frozenset[int]) -> SampledNeighbors:
+    """Neighbors of a view for the settings at some positions, or for all of them if it has none of these."""
+    return {at: found for at, found in view.items() if at in positions} or view
 
 
 def _counted(lists: list[SampledNeighbors], chosen: tuple[int, ...] | None) -> list[list[int]]:

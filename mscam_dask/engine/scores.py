@@ -55,12 +55,11 @@ def compared_views(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class BestPartition:
-    """Labels of the best partition so far, its score, the outer iteration that found it, and borders if submitted."""
+    """Labels of the best partition so far, its score, and the outer iteration that found it."""
 
     labels: Handle
     partition_score: PartitionScore
     iteration: int
-    borders: Handle | None = None  # if the partition is likely to be the last one
 
     @property
     def score(self) -> float:
