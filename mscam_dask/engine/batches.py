@@ -80,19 +80,12 @@ def batch_effects(
             stage.submit(correction_of_view, view, one, cells, own, part=name)
             for (name, view), one in zip(sampled.items(), scored, strict=True)
         ]
-        encoders = [stage.attribute(one, "encoder") for one in scored]
-        of_views, of_encoders, (of_cells,) = stage.gather(found, encoders, [cells])
-    names = list(sampled)
-    corrections, row_means, shares = (
-        dict(zip(names, column, strict=True)) for column in zip(*of_views, strict=True)
+        of_views, (of_cells,) = stage.gather(found, [cells])
+    corrections, encoders, row_means, shares = (
+        dict(zip(sampled, column, strict=True)) for column in zip(*of_views, strict=True)
     )
-    return BatchEffects(
-        corrections if of_cells.offsets.any() else {},
-        dict(zip(names, of_encoders, strict=True)),
-        of_cells.means,
-        row_means,
-        shares,
-    )
+    corrections = corrections if of_cells.offsets.any() else {}
+    return BatchEffects(corrections, encoders, of_cells.means, row_means, shares)
 
 
 def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
@@ -134,8 +127,8 @@ def cells_of_views(
 
 def correction_of_view(
     view: RowSource, scored: _Scored, cells: BatchCells, batches: NDArray[np.int64]
-) -> tuple[BatchCorrection, NDArray[np.float64], BatchShares]:
-    """Correction of a view, the mean rows of its cells, and the shares of batches among neighbors."""
+) -> tuple[BatchCorrection, Encoder, NDArray[np.float64], BatchShares]:
+    """Correction of a view, its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
     view = cache_chunks(view)
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
     sums = group_sums(view.read, view_shape(view), of_cells, own, len(cells.means), scored.means)
@@ -147,7 +140,8 @@ def correction_of_view(
         same_batch_share(_standardized(points), own[some], CONSTANTS.validation_neighbors)
         for points in (rows, corrected)
     )
-    return correction, means, BatchShares(before, after, expected_share(of_cells[some], own[some]))
+    expected = expected_share(of_cells[some], own[some])
+    return correction, scored.encoder, means, BatchShares(before, after, expected)
 
 
 def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:

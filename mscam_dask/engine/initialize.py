@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.blocks import Graph, Spectrum, Stage
-from mscam_dask.engine.cuts import spectral_cuts
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import a_step, extended_labels, merged_components
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
-from mscam_dask.engine.spectrum import bottom_eigenpairs
+from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings
 from mscam_dask.types.parameters import Parameters

@@ -6,12 +6,11 @@ import itertools
 import time
 
 from mscam_dask.engine.blocks import Stage
-from mscam_dask.engine.cuts import spectral_cuts
 from mscam_dask.engine.embed import projected_sums
 from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence
+from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, spectral_cuts
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import argbest, is_better
 from mscam_dask.solvers.rank_control import Decision

@@ -1,7 +1,9 @@
-"""Bottom eigenpairs of the Laplacian of a graph.
+"""Bottom eigenpairs of the Laplacian of a graph, and its spectral cuts.
 
 One task finds those of a graph in one block. Several blocks go from coarse to fine: the aggregated
 graph, then rounds of a Chebyshev filter and Rayleigh-Ritz (`mscam_dask.linalg.block_eigensolver`).
+Cuts are by k-means on a sample of the rows of the spectral embedding, which is all of them in one
+block; the other rows follow by the nearest mean.
 """
 
 from __future__ import annotations
@@ -13,20 +15,40 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.blocks import Graph, Spectrum, Stage, View, taken
+from mscam_dask.engine.blocks import Graph, RowOrder, Spectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.linalg import block_eigensolver as by_blocks
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, RitzPairs
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding
-from mscam_dask.solvers.row_graph import Components, laplacian_rows
+from mscam_dask.solvers.row_graph import (
+    Components,
+    CutSample,
+    choose_cuts,
+    cut_sample,
+    extend_rows,
+    join_known,
+    join_partitions,
+    known_rows,
+    laplacian_rows,
+    sample_vectors,
+)
+from mscam_dask.solvers.spectral_cut import Minimum, random_minima, start_minima
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
 # Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
 _TOLERANCE = 1e-6
 
 # The same where a component for each cluster leaves the eigengap alone to be found.
 _GAP_TOLERANCE = 1e-3
+
+# Minimum number of samples per cluster for k-means.
+_PER_CLUSTER = 4
+
+# Samples up to which one task has all random starts of k-means, since they take little time, and starts in one task
+# of more samples.
+_FEW_SAMPLES, _STARTS_TOGETHER = 2000, 2
 
 
 def bottom_eigenpairs(
@@ -250,3 +272,62 @@ def prolonged(
 def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.float32]:
     """Rows of the Ritz vectors."""
     return np.asarray(vectors @ found.rotation.astype(np.float32))
+
+
+# spectral cuts ---------------------------------------------------------------------------------
+
+
+def spectral_cuts(
+    stage: Stage,
+    spectrum: Spectrum,
+    order: RowOrder,
+    parameters: Parameters,
+    *,
+    init_labels: Handle | None = None,
+    random: bool = False,
+    all_minima: bool = False,
+) -> Handle:
+    """Submit the partitions of a spectral embedding, in the order of the data."""
+    n, c = order.n_samples, parameters.n_clusters
+    n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
+    n_pairs = parameters.n_pairs(n)
+    samples = [
+        stage.submit(sample_vectors, vectors, n_pairs, start, n, n_wanted)
+        for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
+    ]
+    sample = stage.submit(cut_sample, samples, spectrum.values, c, n, n_wanted)
+    together = SIZES.n_random_starts if n <= _FEW_SAMPLES else _STARTS_TOGETHER
+    minima = []
+    if random:
+        embedding = stage.attribute(sample, "embedding")
+        drawn = int(np.random.default_rng(parameters.seed).integers(2**31))
+        starts = range(SIZES.n_random_starts)
+        minima = [
+            stage.submit(random_minima, embedding, drawn, starts[first : first + together])
+            for first in range(0, len(starts), together)
+        ]
+    started = None
+    if init_labels is not None or not all_minima:
+        started = stage.submit(started_minima, sample, init_labels, order.order)
+    known = None
+    if order.known is not None:
+        blocks = [
+            stage.submit(known_rows, vectors, n_pairs, start, order.order, order.known)
+            for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
+        ]
+        known = stage.submit(join_known, blocks)
+    cuts = stage.submit(
+        choose_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+    )
+    labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
+    return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
+
+
+def started_minima(
+    sample: CutSample, init_labels: NDArray[np.int64] | None, order: NDArray[np.int32]
+) -> tuple[Minimum, Minimum | None]:
+    """Local minima of k-means from the eigenvectors and from an earlier partition."""
+    of_sample = (
+        None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
+    )
+    return start_minima(sample.embedding, of_sample)

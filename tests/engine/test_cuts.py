@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.cuts import started_minima
+from mscam_dask.engine.spectrum import started_minima
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.solvers.row_graph import (
