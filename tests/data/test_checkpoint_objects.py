@@ -140,15 +140,3 @@ def test_wrong_credentials_are_said_and_not_shown(
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     mended = CliRunner().invoke(main, [*arguments, "--set", shared])
     assert mended.exit_code == 0, mended.output
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [("http://host/x", "http://host/x"), ("s3://me:secret@bucket/x", "s3://***@bucket/x")],
-)
-def test_a_place_that_is_none_is_refused(
-    settings: Settings, tmp_path: Path, value: str, shown: str
-) -> None:
-    override = parse_override(f"output.checkpoints={value!r}")
-    with pytest.raises(ConfigurationError, match=quotes("output.checkpoints", shown)):
-        read_config(tmp_path / "tiny.toml", [override])

@@ -60,18 +60,14 @@ def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
     [
         {"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))},
         {"K": np.zeros((34, 34))},
+        b"MATLAB 5.0 MAT-file, but cut",
     ],
 )
-def test_flowers17_that_are_none(tmp_path: Path, content: dict[str, Array]) -> None:
-    io.savemat(tmp_path / FLOWERS17_FILES[1], content)
+def test_flowers17_that_are_none(tmp_path: Path, content: Any) -> None:
     with pytest.raises(DataError):
         load_flowers17(tmp_path)
-
-
-def test_flowers17_missing_or_damaged(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        load_flowers17(tmp_path)
-    (tmp_path / FLOWERS17_FILES[0]).write_bytes(b"MATLAB 5.0 MAT-file, but cut")
+    file = tmp_path / FLOWERS17_FILES[1]
+    file.write_bytes(content) if isinstance(content, bytes) else io.savemat(file, content)
     with pytest.raises(DataError):
         load_flowers17(tmp_path)
 

@@ -6,7 +6,7 @@ Warnings are errors throughout, so an overflow on the way would fail a test too.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConvergenceWarning, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.types.parameters import Scale
 from tests.messages import raises
 from tests.synthetic import gaussian_views
 
@@ -34,12 +35,7 @@ Array = NDArray[np.float64]
 Blobs = tuple[list[Array], NDArray[np.int64]]
 Estimator = type[MSCAM] | type[MSCAN]
 
-SCALES: tuple[Literal["standard", "unit", "minmax", "none"], ...] = (
-    "standard",
-    "unit",
-    "minmax",
-    "none",
-)
+SCALES = get_args(Scale)
 
 
 def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options: Any) -> Any:

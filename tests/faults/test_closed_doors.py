@@ -19,11 +19,11 @@ from scipy.io import savemat
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.resume import run_pipeline
 from tests.data.readers.matlab_files import save_version_73
-from tests.messages import quotes, raises
+from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
 
@@ -176,13 +176,3 @@ def test_names_of_data_sets_are_never_paths(
         done = CliRunner().invoke(main, [command, "e.toml", *options])
         assert (done.exit_code, files_below(tmp_path)) == (2, before)
         assert re.search(quotes("e.toml, line 2", repr(name)[:40], "[dataset.NAME]"), done.output)
-
-
-@pytest.mark.parametrize("key", ["data.source", "output.directory", "data.labels"])
-def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> None:
-    lines = {"data.source": "a.npz", "cluster.n_clusters": 2, key: "a\0b"}
-    file = tmp_path / "p.toml"
-    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items()))
-    table, _, name = key.partition(".")
-    with raises(ConfigurationError, file, f"[{table}] {name}", repr("a\0b")):
-        read_config(file)

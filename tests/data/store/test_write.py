@@ -112,8 +112,5 @@ def test_parents_and_empty_directories_are_used(tmp_path: Path) -> None:
     empty.mkdir()
     write_store(example_data(), empty)
     assert verify_store(deep).digest() == verify_store(empty).digest()
-
-
-def test_chunk_rows_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
         write_store(example_data(), tmp_path / "s.zarr", chunk_size=0)
