@@ -208,6 +208,7 @@ def history(estimator: MSCAM, ax: Axes | None = None, *, quantity: str = "score"
     ax = new_axes(ax, (6.0, 3.5))
     if len(draw_history(ax, records, quantity)) > 1:
         add_legend(ax)
+    ax.set(ylabel=quantity.replace("_", " "))
     ax.margins(y=0.1)
     return ax
 

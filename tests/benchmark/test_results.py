@@ -7,49 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from mscam_dask.benchmark.results import (
-    ExperimentRecord,
-    HeatMapEntry,
-    TrialEntry,
-    encode_experiment,
-    read_record,
-)
+from mscam_dask.benchmark.results import ExperimentRecord, encode_experiment, read_record
 from mscam_dask.errors import DataError
+from tests.benchmark.test_report import record
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
-
-RECORD = ExperimentRecord(
-    kind="sensitivity",
-    name="x",
-    state="finished",
-    command="mscam-dask sweep x.toml",
-    started="2026-01-01T00:00:00+00:00",
-    heat_maps=(
-        HeatMapEntry(
-            dataset="d",
-            method="mscam",
-            alpha=(0.1,),
-            graph_weight=(1.0, 2.0),
-            with_labels={"accuracy": ((0.5, None),)},
-            label_free={"eigengap": ((float("nan"), 1e-3),)},
-            best={"eigengap": (0, 1)},
-            fixed={"scale": "unit"},
-        ),
-    ),
-    trials=(
-        TrialEntry(
-            key="k",
-            dataset="d",
-            method="mscam",
-            seed=0,
-            shuffled=False,
-            parameters={"alpha": 0.1},
-            outcome="over time",
-            reason="after 2 s",
-        ),
-    ),
-)
 
 
 def read(content: bytes, directory: Path) -> ExperimentRecord:
@@ -58,9 +22,11 @@ def read(content: bytes, directory: Path) -> ExperimentRecord:
 
 
 def test_what_is_written_is_read_back_and_nan_is_null(tmp_path: Path) -> None:
-    content = encode_experiment(RECORD)
+    made = record()
+    maps = replace(made.heat_maps[0], label_free={"eigengap": ((float("nan"), 1e-3),)})
+    content = encode_experiment(replace(made, heat_maps=(maps,)))
     back = read(content, tmp_path)
-    assert back.trials == RECORD.trials
+    assert back.trials == made.trials
     assert back.heat_maps[0].label_free["eigengap"] == ((None, 1e-3),)
     assert encode_experiment(back) == content
 
@@ -68,11 +34,11 @@ def test_what_is_written_is_read_back_and_nan_is_null(tmp_path: Path) -> None:
 def test_the_document_that_the_docs_show_is_one(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```json\n(.*?)```", DOCS.read_text(), flags=re.S)
     document = json.loads(shown)
-    record = read(shown.encode(), tmp_path)
+    read_back = read(shown.encode(), tmp_path)
     fields = set(ExperimentRecord.__struct_fields__)
     assert set(document) == fields
     for name in ("datasets", "methods", "rows", "curves", "heat_maps", "trials"):
-        (entry,) = getattr(record, name)
+        (entry,) = getattr(read_back, name)
         assert set(document[name][0]) == set(entry.__struct_fields__), name
 
 
@@ -81,8 +47,8 @@ def test_the_document_that_the_docs_show_is_one(tmp_path: Path) -> None:
     [
         b"{",
         b"\xff",
-        encode_experiment(RECORD).replace(b"mscam_dask.experiment", b"other"),
-        encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'),
+        encode_experiment(record()).replace(b"mscam_dask.experiment", b"other"),
+        encode_experiment(record()).replace(b'_version": 1', b'_version": 97'),
     ],
 )
 def test_content_that_is_no_experiment_is_refused(content: bytes, tmp_path: Path) -> None:

@@ -102,6 +102,9 @@ class Page:
             figure: column(figure, sizing_mode="stretch_width")
             for figure in (*(plot.figure for plot in self._plots), self._work.figure)
         }
+        for drawn in self._boxes:
+            drawn.toolbar.autohide = True
+            drawn.axis.minor_tick_line_color = None
         self._sent: set[figure] = set()
         self._grid = Column(
             sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=_GRID_CSS)]
