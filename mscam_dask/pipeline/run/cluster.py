@@ -122,15 +122,11 @@ def _quiet() -> Iterator[None]:
     """Keep distributed's log out of the terminal while a cluster is open."""
     import distributed  # noqa: F401 - its import sets the levels that are changed here
 
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
+    with ExitStack() as stack:
+        for logger in map(logging.getLogger, _LOGGERS):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
         yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 @contextmanager
