@@ -62,7 +62,8 @@ class RunLock:
                 return
         raise TemporaryFailure(
             f"{directory} was moved or deleted while a run wrote in it, or its {LOCK_NAME} was removed or "
-            "replaced. Move it back and resume the run, or run the same command again when no process does."
+            "replaced. Move it back and resume the run; otherwise run the same command again when no other "
+            "process writes there."
         )
 
 
