@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mscam_dask import plot
     from mscam_dask.data.views.as_multi_view import views_of
-    from mscam_dask.estimators._stored import write_anndata
+    from mscam_dask.estimators._anndata import write_anndata
     from mscam_dask.estimators.mscam import MSCAM, MSCAN
     from mscam_dask.pipeline.run.load_run import load_run
     from mscam_dask.types.parameters import Constants
@@ -34,7 +34,7 @@ _HOMES = {
     "Status": "mscam_dask.types.result",
     "load_run": "mscam_dask.pipeline.run.load_run",
     "views_of": "mscam_dask.data.views.as_multi_view",
-    "write_anndata": "mscam_dask.estimators._stored",
+    "write_anndata": "mscam_dask.estimators._anndata",
 }
 
 

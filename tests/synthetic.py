@@ -85,7 +85,6 @@ def assert_partition_and_graph_agree(solution: Solution, *, n_clusters: int) -> 
     alone = np.bincount(labels)[labels] == 1
     np.testing.assert_allclose(A.sum(axis=1), np.where(alone, 0.0, 1.0), atol=1e-12)
     # the rest of the record
-    assert solution.status.reached
     assert np.isfinite(solution.score)
     np.testing.assert_allclose(sum(solution.view_contributions.values()), 1.0)
     assert all(share >= 0 for share in solution.view_contributions.values())

@@ -1,4 +1,4 @@
-"""Conversion of fitted estimators to numbers and text and back, and into AnnData or MuData.
+"""Conversion of fitted estimators to numbers and text and back.
 
 Keys of the arrays of a `StoredModel`::
 
@@ -14,21 +14,17 @@ Keys of the arrays of a `StoredModel`::
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import StoredModel, StoredResult
-from mscam_dask.data.views.conversion import as_text, is_omics
 from mscam_dask.data.views.missing_cells import Imputer, impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.engine.batches import BatchEffects
-from mscam_dask.errors import DataError, DataTypeError
 from mscam_dask.estimators._batches import FittedBatches
 from mscam_dask.estimators._search_space import constants_of
 from mscam_dask.linalg.scaling import BatchCorrection, RowTransform
@@ -190,20 +186,18 @@ def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
 
 
 def _add_flat(arrays: dict[str, NDArray[Any]], prefix: str, value: Any) -> dict[str, Any]:
-    """Add the arrays of a dataclass, and return its other fields."""
-    fields = dict(_flat(value))
-    arrays |= {prefix + key: item for key, item in fields.items() if isinstance(item, np.ndarray)}
-    return {key: item for key, item in fields.items() if not isinstance(item, np.ndarray)}
-
-
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Fields of an encoder; those of its scaling have the prefix "transform."."""
+    """Add the arrays of a dataclass, and return its other fields; those of its scaling begin with "transform."."""
+    others: dict[str, Any] = {}
     for field in dataclasses.fields(value):
         item = getattr(value, field.name)
         if dataclasses.is_dataclass(item):
-            yield from _flat(item, f"{field.name}.")
+            inner = _add_flat(arrays, f"{prefix}{field.name}.", item)
+            others |= {f"{field.name}.{key}": one for key, one in inner.items()}
+        elif isinstance(item, np.ndarray):
+            arrays[prefix + field.name] = item
         else:
-            yield prefix + field.name, item.item() if isinstance(item, np.generic) else item
+            others[field.name] = item.item() if isinstance(item, np.generic) else item
+    return others
 
 
 def _encoder(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Encoder:
@@ -217,95 +211,3 @@ def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {
         key.removeprefix(prefix): item for key, item in values.items() if key.startswith(prefix)
     }
-
-
-def write_anndata(
-    estimator: MSCAM, data: Any, *, key: str = "mscam", confidence: bool = True
-) -> None:
-    """Write labels, confidence, graph, embeddings and settings of a fit into an AnnData or MuData.
-
-    Parameters
-    ----------
-    estimator : MSCAM
-        Fitted.
-    data : AnnData or MuData
-        Holds samples of the fit: matched by obs_names if the views of the fit had sample ids, else
-        row by row. What is there under the same names is replaced.
-    key : str, default="mscam"
-        First part of all names.
-    confidence : bool, default=True
-        Whether to write `confidence_`, which reads the views of the fit again.
-
-    Raises
-    ------
-    DataTypeError
-        `data` is neither.
-    DataError
-        `data` has other samples than the fit, or repeated ids.
-
-    Notes
-    -----
-    =====================================  ============================================================
-    ``obs[key]``                           clusters, categorical
-    ``obs[f"{key}_confidence"]``           `confidence_`
-    ``obsp[f"{key}_connectivities"]``      `consensus_graph_`, CSR
-    ``obsm[f"{key}_{view}"]``              embedding of each view, with "_" for "/" in its name
-    ``uns[key]``                           status, number of clusters and neighbors, score, excluded
-                                           views, and contribution, scale and alpha of each view
-    =====================================  ============================================================
-    """
-    check_is_fitted(estimator)
-    if not is_omics(data):
-        raise DataTypeError(
-            f"Got a {type(data).__module__}.{type(data).__qualname__}; allowed are AnnData and MuData."
-        )
-    rows = _rows(estimator._training.sample_ids, len(estimator.labels_), data)
-    import pandas as pd
-
-    # text as objects: anndata writes no other kind of pandas 3
-    clusters = pd.Index([str(cluster) for cluster in range(estimator.n_clusters_)], dtype=object)
-    data.obs[key] = pd.Categorical.from_codes(estimator.labels_[rows], clusters)
-    if confidence:
-        data.obs[f"{key}_confidence"] = estimator.confidence_[rows]
-    data.obsp[f"{key}_connectivities"] = estimator.consensus_graph_[rows][:, rows].tocsr()
-    for view, embedding in estimator.view_embeddings_.items():
-        data.obsm[f"{key}_{view.replace('/', '_')}"] = embedding[rows]
-    views = list(estimator.view_names_)
-    data.uns[key] = {
-        "estimator": type(estimator).__name__,
-        "status": estimator.status_.name,
-        "n_clusters": estimator.n_clusters_,
-        "n_neighbors": estimator.n_neighbors_,
-        "cross_view_information": estimator.cross_view_information_,
-        "excluded_views": np.array(estimator.excluded_views_, dtype=np.str_),
-        "views": pd.DataFrame(
-            {
-                "contribution": [estimator.view_contributions_[view] for view in views],
-                "scale": pd.Series(
-                    [str(estimator.view_settings_[view].scale) for view in views], dtype=object
-                ),
-                "alpha": [float(estimator.view_settings_[view].alpha) for view in views],
-            },
-        ).set_index(pd.Index(views, dtype=object)),
-    }
-
-
-def _rows(ids: tuple[str, ...] | None, n_samples: int, data: Any) -> NDArray[np.int64]:
-    """Row of the fit for each sample of `data`."""
-    own = tuple(map(as_text, data.obs_names))
-    if ids is None:
-        if len(own) != n_samples:
-            raise DataError(
-                f"The data have {len(own)} samples and the fit had {n_samples}, without ids; allowed are "
-                "the samples of the fit. Fit frames or AnnData with ids to write to some of the samples."
-            )
-        return np.arange(n_samples)
-    check_sample_ids(own, where="obs_names")
-    places = {name: row for row, name in enumerate(ids)}
-    others = [name for name in own if name not in places]
-    if others:
-        raise DataError(
-            f"{len(others)} of {len(own)} obs_names are not samples of the fit, the first {others[:3]}; "
-            f"its ids begin with {list(ids[:3])}. Give the samples of the fit: data[list of ids]."
-        )
-    return np.array([places[name] for name in own], dtype=np.int64)

@@ -73,11 +73,6 @@ class Status(enum.Enum):
         """True if the consensus graph is the learned one, not one rebuilt from the partition."""
         return self.is_trivial or self in (Status.CONVERGED, Status.COMPONENTS_NOT_REACHED)
 
-    @property
-    def reached(self) -> bool:
-        """True if the consensus graph has exactly the requested number of components."""
-        return self is not Status.COMPONENTS_NOT_REACHED
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchShares:
