@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from tests.browser import Browser
 from tests.messages import raises
 
@@ -16,22 +14,14 @@ _PAGE = """<!doctype html><meta charset="utf-8"><title>t</title><p>seen</p>
 """
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    path = tmp_path / "page.html"
-    path.write_text(_PAGE, encoding="utf-8")
-    return path
-
-
-def test_what_can_be_read_and_nothing_else(browser: Browser, page: Path) -> None:
+def test_what_can_be_read_and_what_is_wrong_are_noticed(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(_PAGE, encoding="utf-8")
     browser.open(page.as_uri())
     assert browser.text == "seen deep"
     assert browser.complaints() == []
     assert browser.requests() == [page.as_uri()]
     assert browser.screenshot("page").read_bytes().startswith(b"\x89PNG")
-
-
-def test_errors_and_requests_are_noticed(browser: Browser, page: Path) -> None:
     with page.open("a", encoding="utf-8") as stream:
         stream.write("<img src='absent.png'><script>throw Error('on purpose')</script>")
     browser.open(page.as_uri())

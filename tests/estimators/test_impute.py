@@ -51,6 +51,7 @@ def test_a_fit_is_that_of_the_imputed_views(method: str) -> None:
     model = quick(impute=method).fit(views)
     expected = quick().fit(filled)
     assert_array_equal(model.labels_, expected.labels_)
+    assert all(map(np.array_equal, views, holed(), [True] * 3))  # as the caller gave them
     assert set(model.imputed_shares_) == {"view_0", "view_2"}
     shares = np.zeros(72)
     shares[[3, 9]] = 2 / 4, 1 / 4
@@ -76,14 +77,6 @@ def test_absent_samples_are_not_imputed() -> None:
     filled[0][:20] = np.where(np.isnan(views[0][:20]), means, views[0][:20])
     filled[2] = SimpleImputer().fit_transform(views[2])
     assert_array_equal(model.labels_, quick().fit(filled).labels_)
-
-
-def test_the_views_of_the_caller_stay_as_they_are() -> None:
-    views = holed()
-    before = [view.copy() for view in views]
-    quick(impute="knn").fit(views)
-    for view, other in zip(views, before, strict=True):
-        assert_array_equal(view, other)
 
 
 @pytest.mark.parametrize("impute", ["zero", 3, {"view_9": "mean"}, {"view_1": "zero"}])

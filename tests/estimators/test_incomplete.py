@@ -89,20 +89,14 @@ def test_a_view_may_lack_a_whole_cluster() -> None:
     assert adjusted_rand_score(labels, distances.argmin(axis=1)) > 0.9
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("n_shared", [0, 1, 4])
-def test_views_that_share_too_few_samples_say_so(n_shared: int) -> None:
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.UnstableClustersWarning")
+def test_views_that_share_few_samples_are_warned_of() -> None:
     """No view has samples of both halves, so only shared samples say which clusters belong together."""
     views, labels = gaussian_views(2, n_clusters=2, spread=3.0, dims=(4, 5))
     row = np.arange(len(labels))
-    incomplete = absent_where(views, np.stack([row >= 80 + n_shared, row < 80], axis=1))
-    if n_shared < 2:
-        with pytest.raises(DataError, match=rf"share at most {n_shared} of"):
-            quick(2).fit(incomplete)
-    else:
-        with pytest.warns(DataWarning):
-            model = quick(2).fit(incomplete)
-        assert "few shared samples" in [issue.kind for issue in model.data_warnings_]
+    with pytest.warns(DataWarning):
+        model = quick(2).fit(absent_where(views, np.stack([row >= 84, row < 80], axis=1)))
+    assert "few shared samples" in [issue.kind for issue in model.data_warnings_]
 
 
 def test_distance_and_kernel_views_may_lack_samples() -> None:

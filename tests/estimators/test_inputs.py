@@ -1,4 +1,4 @@
-"""Every form in which views come in: the same clusters, the names of the views, metrics."""
+"""What an estimator tells apart: one table, several views, a collection; forms of a view have tests in data/views."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import scipy.sparse
 import xarray as xr
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from tests.estimators.small import integer_views, pair_views, quick
+from tests.estimators.small import integer_views, quick
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -33,13 +32,9 @@ def dataset(views: list[Array]) -> xr.Dataset:
 
 # the views in another form
 FORMS: dict[str, Callable[[list[Array]], Any]] = {
-    "tuple": tuple,
     "dict": lambda views: {"b": views[0], "a": views[1]},
     "read-only": lambda views: [read_only(view.copy()) for view in views],
-    "sparse columns": lambda views: [scipy.sparse.csc_array(view) for view in views],
     "sparse and dense": lambda views: [scipy.sparse.coo_array(views[0]), views[1]],
-    "pandas": lambda views: [pd.DataFrame(view) for view in views],
-    "xarray": lambda views: [xr.DataArray(view, dims=("sample", "f")) for view in views],
     "dataset, chunked": lambda views: dataset(views).transpose().chunk({"sample": 30}),
     "multi-view data": as_multi_view,
 }
@@ -84,28 +79,9 @@ def test_every_form_of_a_table_gives_the_same_clusters() -> None:
         assert_same_clusters(form(table), labels, 1)
 
 
-def test_views_are_not_written_to() -> None:
-    views = integer_views()
-    before = [view.copy() for view in views]
-    quick().fit(views).predict(views)
-    for view, copy in zip(views, before, strict=True):
-        assert_array_equal(view, copy)
-
-
 def test_view_names_come_from_the_input() -> None:
     views = integer_views()
     model = quick().fit({"shape": views[0], "colour": views[1]})
     assert model.view_names_ == ("shape", "colour")
     assert set(model.view_contributions_) == set(model.view_embeddings_) == {"shape", "colour"}
     assert list(model.history_.coords["view"].to_numpy()) == ["shape", "colour"]
-
-
-def test_metrics_by_name_by_position_and_for_all() -> None:
-    a, distances, kernel, labels = pair_views()
-    named = {"f": a, "d": distances, "k": kernel}
-    by_name = quick(view_type={"d": "distance", "k": "kernel"}).fit(named)
-    by_position = quick(view_type=("features", "distance", "kernel")).fit([a, distances, kernel])
-    assert_array_equal(by_name.labels_, by_position.labels_)
-    assert adjusted_rand_score(labels, by_name.labels_) == 1.0
-    for_all = quick(view_type="distance").fit([distances])
-    assert adjusted_rand_score(labels, for_all.labels_) == 1.0

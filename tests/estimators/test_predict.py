@@ -34,20 +34,14 @@ def test_prediction_on_training_and_held_out_samples(estimator: Any, scale: str 
     assert np.mean(held_out == [numbering[int(y)] for y in labels[test]]) >= 0.95
 
 
-def test_prediction_of_one_sample_and_of_the_sample_in_other_company() -> None:
+def test_prediction_of_one_sample_and_by_small_blocks() -> None:
     views, _ = gaussian_views(2, n_samples=90, spread=1.0)
     model = quick().fit(views)
     together = model.predict(views)
     for i in (0, 17, 89):
         assert model.predict([view[i : i + 1] for view in views]) == together[i]
-
-
-def test_prediction_by_small_blocks() -> None:
-    views, _ = gaussian_views(2, n_samples=90, spread=1.0)
-    model = quick().fit(views)
-    whole = model.predict(views)
     with small_blocks(8 * 47 * 11):
-        assert_array_equal(model.predict(views), whole)
+        assert_array_equal(model.predict(views), together)
 
 
 @pytest.mark.parametrize("value", [7.5, np.nan, 1e308])

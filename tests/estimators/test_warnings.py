@@ -13,9 +13,8 @@ from mscam_dask import MSCAM, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.errors import ConvergenceWarning, DataWarning
-from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
-from tests.estimators.small import quick
+from mscam_dask.errors import DataWarning
+from mscam_dask.estimators._equal_samples import equal_samples
 from tests.synthetic import gaussian_views
 
 
@@ -68,13 +67,6 @@ def test_noise_in_one_view_has_no_number_of_clusters() -> None:
         MSCAM("auto", n_jobs=1).fit([noise])
 
 
-def test_more_clusters_than_distinct_samples_are_warned_of_once() -> None:
-    rows = np.repeat(np.random.default_rng(0).normal(size=(3, 4)), 20, axis=0)
-    with pytest.warns(ConvergenceWarning) as caught:
-        quick(5).fit([rows])
-    assert not any("rows: [" in str(one.message) for one in caught)
-
-
 class Unreadable(ArrayRows):
     """A view that must not be read."""
 
@@ -91,15 +83,3 @@ def test_views_are_read_only_as_long_as_samples_are_equal() -> None:
     assert equal_samples([widest, *views], SerialExecutor()) is None
     with pytest.raises(AssertionError):
         equal_samples([widest], SerialExecutor())
-
-
-def test_fingerprints_are_of_the_values() -> None:
-    rng = np.random.default_rng(0)
-    rows = np.repeat(rng.normal(size=(300, 37)), 2, axis=0)[rng.permutation(600)]
-    rows[rows < -1] = 0.0
-    other = rows.copy()
-    other[rows == 0.0] = -0.0
-    (view,), (same,) = as_multi_view([rows]).views, as_multi_view([np.asfortranarray(other)]).views
-    found = row_fingerprints(view)
-    assert len(np.unique(found)) == 300
-    np.testing.assert_array_equal(found, row_fingerprints(same))
