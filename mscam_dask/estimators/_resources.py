@@ -53,18 +53,14 @@ def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
     if client is None:
         yield None
         return
-    is_cluster = isinstance(
-        getattr(client, "scheduler_address", None), str
-    )  # as Dask tells them apart
+    # as Dask tells them apart
+    is_cluster = isinstance(getattr(client, "scheduler_address", None), str)
     if isinstance(client, type) or not (is_cluster or hasattr(client, "scheduler_info")):
-        how = (
-            f"distributed.Client({client!r})"
-            if isinstance(client, str)
-            else "distributed.Client(address)"
-        )
+        address = repr(client) if isinstance(client, str) else "address"
         raise ConfigurationError(
-            f"client={client!r} is not usable: allowed is a distributed.Client, such as {how}, a "
-            "cluster such as distributed.LocalCluster(), or None for threads of this process."
+            f"client={client!r} is not usable: allowed is a distributed.Client, such as "
+            f"distributed.Client({address}), a cluster such as distributed.LocalCluster(), or None for "
+            "threads of this process."
         )
     if client.asynchronous:
         raise ConfigurationError(
@@ -234,22 +230,19 @@ def map_views(
     Stored views are read by one task each, so that a large store does not pass through the driver; arrays in its
     memory are processed there, unless tasks share this memory. DataError: that of the first view that has one.
     """
-    in_driver = [view.is_in_memory and not executor.shares_memory for view in views]
-    outcomes: dict[int, _Result | DataError] = {
-        index: _outcome(function, view)
-        for index, (view, here) in enumerate(zip(views, in_driver, strict=True))
-        if here
-    }
-    if not all(in_driver):
+    is_task = [executor.shares_memory or not view.is_in_memory for view in views]
+    of_tasks: Iterator[_Result | DataError] = iter(())
+    if any(is_task):
         with executor:
-            handles = {
-                index: executor.submit(_outcome, function, view, key=f"{stage}/{view.name}")
-                for index, view in enumerate(views)
-                if not in_driver[index]
-            }
-            outcomes |= zip(handles, executor.gather(list(handles.values())), strict=True)
-    results: list[_Result] = []
-    for _, outcome in sorted(outcomes.items()):
+            handles = [
+                executor.submit(_outcome, function, view, key=f"{stage}/{view.name}")
+                for view, own in zip(views, is_task, strict=True)
+                if own
+            ]
+            of_tasks = iter(executor.gather(handles))
+    results = []
+    for view, own in zip(views, is_task, strict=True):
+        outcome = next(of_tasks) if own else _outcome(function, view)
         if isinstance(outcome, DataError):
             raise outcome
         results.append(outcome)

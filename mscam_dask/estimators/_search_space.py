@@ -50,7 +50,7 @@ def candidates(estimator: MSCAM, data: MultiViewData) -> tuple[Parameters, ...]:
         ),
         "max_iter": estimator.max_iter,
         "constants": constants,
-        "model": "mscam" if estimator._learns_metric else "mscan",
+        "model": estimator._model,
         "exclude_views": excluded_positions(estimator.exclude_views, data.view_names),
         **exact_limit(data),
     }

@@ -40,7 +40,7 @@ from mscam_dask.estimators._resources import (
 from mscam_dask.estimators._sample_values import validated_init_labels, validated_partial_labels
 from mscam_dask.estimators._search_space import candidates, check_is_fixed, choices_of
 from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
-from mscam_dask.types.parameters import Constants, Parameters, Scale
+from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -233,7 +233,7 @@ class MSCAM(
 
     # where the graphs and embeddings of large data are written; set by a run before `fit`
     _results_directory: Path | None = None
-    _learns_metric = True
+    _model: Model = "mscam"
 
     def __init__(
         self,
@@ -421,4 +421,4 @@ class MSCAN(MSCAM):
     Multi-view Subspace Clustering", arXiv:1709.03656.
     """
 
-    _learns_metric = False
+    _model: Model = "mscan"
