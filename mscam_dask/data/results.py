@@ -64,9 +64,8 @@ from mscam_dask.types.events import IterationFinished, NClustersSelected
 from mscam_dask.types.result import (
     ArraysInMemory,
     Assessment,
-    ResultArrays,
+    FitResult,
     Solution,
-    WithResultArrays,
 )
 from mscam_dask.types.rules import SIZES
 
@@ -169,17 +168,11 @@ def put_embedding(group: Any, kind: str, index: int, name: str, values: Values) 
     array.attrs["name"] = name
 
 
-@dataclass(frozen=True, eq=False)
-class StoredResult(WithResultArrays):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredResult(FitResult):
     """Contents of a result store: `status` is the name of a `Status`, `history` is over (outer_iteration, view)."""
 
-    labels: NDArray[np.int64]
-    arrays: ResultArrays
-    n_connected_components: int
     status: str
-    score: float
-    n_neighbors: int
-    view_contributions: dict[str, float]
     history: xarray.Dataset
     assessment: Assessment | None = None
 

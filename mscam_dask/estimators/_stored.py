@@ -38,7 +38,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import Constants, Parameters
-from mscam_dask.types.result import Assessment, BatchShares, Solution, Status
+from mscam_dask.types.result import Assessment, BatchShares, FitResult, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -139,13 +139,8 @@ def restore_fit(
         for index, (name, values) in enumerate(model.records["encoders"].items())
     }
     solution = Solution(
-        labels=result.labels,
-        arrays=result.arrays,
-        n_connected_components=result.n_connected_components,
+        **{field.name: getattr(result, field.name) for field in dataclasses.fields(FitResult)},
         status=Status[result.status],
-        score=result.score,
-        n_neighbors=result.n_neighbors,
-        view_contributions=result.view_contributions,
         encoders=encoders,
         assessment=result.assessment or _unassessed(result.labels, training.view_names),
         **records,

@@ -240,10 +240,16 @@ class ArraysInMemory:
     view_coordinates: dict[str, NDArray[np.float32]]
 
 
-class WithResultArrays:
-    """Result whose `arrays` are attributes too."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitResult:
+    """Result of a fit that is the same in memory and in a store; its `arrays` are attributes too."""
 
+    labels: NDArray[np.int64]  # (n,) numbered by first appearance
     arrays: ResultArrays
+    n_connected_components: int  # of the consensus graph
+    score: float  # cross-view information of `labels`, in nats
+    n_neighbors: int  # more than requested if k neighbors leave more components than clusters
+    view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
 
     @property
     def consensus_graph(self) -> csr_array[np.float64]:
@@ -263,20 +269,14 @@ class WithResultArrays:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Solution(WithResultArrays):
+class Solution(FitResult):
     """Labels, consensus graph and records of a fit."""
 
-    labels: NDArray[np.int64]  # (n,) numbered by first appearance
-    arrays: ResultArrays  # attributes of the solution too
-    n_connected_components: int  # of the consensus graph
     status: Status
-    score: float  # cross-view information of `labels`, in nats
-    n_neighbors: int  # more than requested if k neighbors leave more components than clusters
     parameters: Parameters  # of the selected setting
     settings: tuple[CandidateSettings, ...]  # all that were tried
     prepared: tuple[ViewPrepared, ...]
     history: tuple[IterationFinished, ...]
-    view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
     # By view, without excluded views.
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     assessment: Assessment
