@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,13 +42,12 @@ def embed_views(
     stage: Stage,
     spectrum: Spectrum,
     graph_weight: float,
-    views: Sequence[View],
-    names: Sequence[str],
+    prepared: Prepared,
     parameters: Parameters,
 ) -> tuple[list[tuple[Handle, ...]], list[Handle]]:
     """Submit the embedding of each view by blocks of rows, and results with the records of their solvers."""
     embeddings, solutions = [], []
-    for view, name in zip(views, names, strict=True):
+    for view, name in zip(prepared.views, prepared.names, strict=True):
         sums = [
             part
             for number in range(len(spectrum.halos))
@@ -145,9 +143,7 @@ def projected_sums(
     Also returns the records of the solvers. The embeddings, as large as the eigenvectors, are freed.
     """
     candidates, summed = prepared.candidates, []
-    embeddings, solved = embed_views(
-        stage, spectrum, graph_weight, prepared.views, prepared.names, parameters
-    )
+    embeddings, solved = embed_views(stage, spectrum, graph_weight, prepared, parameters)
     for part, links in zip(candidates.parts, candidates.links, strict=True):
         level = [
             stage.submit(

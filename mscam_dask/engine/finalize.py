@@ -155,7 +155,7 @@ def _solution(
     if not final.status.is_trivial:
         weight = history[-1].graph_weight if history else parameters.constants.graph_weight
         spectrum = null_spectrum(stage, final.graph)
-        rows, _ = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
+        rows, _ = embed_views(stage, spectrum, weight, prepared, parameters)
         embeddings = {
             name: [stage.attribute(block, "rows") for block in blocks]
             for name, blocks in zip(names, rows, strict=True)

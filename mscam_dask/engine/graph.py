@@ -126,7 +126,7 @@ def mean_of_view_graphs(
         if order.is_whole:
             graphs.append([one.submit(view_graph, view.rows[0], k, order.known)])
             continue
-        found = candidates_in_order(one, [view], order, parameters.candidates(n), parameters.seed)
+        found = candidates_in_order(one, [view], order, parameters)
         graphs.append(_graph_rows(one, found, None, k, 1.0, 0.0))
     weights = (1.0,) * len(graphs)
     return [stage.submit(mean_rows, list(blocks), weights) for blocks in zip(*graphs, strict=True)]

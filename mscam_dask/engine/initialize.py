@@ -112,7 +112,7 @@ def evaluate_graph(
         labels = merged_components(stage, views, graph, order, parameters.n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
     else:
-        spectrum = bottom_eigenpairs(stage, graph, None, views, parameters)
+        spectrum = bottom_eigenpairs(stage, graph, views, parameters)
         partitions = spectral_cuts(
             stage,
             spectrum,
@@ -189,7 +189,7 @@ def warm_start(
     if graph.n_components > c:
         partitions = stage.submit(list, [extended], kind="partitions")
     else:
-        spectrum = bottom_eigenpairs(stage, graph, None, prepared.views, parameters)
+        spectrum = bottom_eigenpairs(stage, graph, prepared.views, parameters)
         partitions = spectral_cuts(stage, spectrum, order, parameters, init_labels=extended)
         if has_all_clusters:
             partitions = stage.submit(operator.add, [extended], partitions, kind="partitions")

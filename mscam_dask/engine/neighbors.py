@@ -31,6 +31,7 @@ from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors,
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
 from mscam_dask.solvers.row_graph import linked_blocks
+from mscam_dask.types.parameters import Parameters
 
 Points = RidgeView | LinearDiscriminants
 
@@ -54,8 +55,7 @@ def ordered_candidates(
     stage: Stage,
     views: list[View],
     ranges: Ranges,
-    n_candidates: int,
-    seed: int,
+    parameters: Parameters,
     known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the candidate neighbors in the joint embedding, and the views in the order of their rows."""
@@ -63,17 +63,17 @@ def ordered_candidates(
         own = functools.partial(np.arange, dtype=np.int32)
         order = stage.submit(own, ranges[-1][1], kind="row_order")
         same = RowOrder(ranges, order, order, known)
-        return views, candidates_in_order(stage, views, same, n_candidates, seed)
-    return _by_cells(stage, views, ranges, n_candidates, seed, known)
+        return views, candidates_in_order(stage, views, same, parameters)
+    return _by_cells(stage, views, ranges, parameters, known)
 
 
 def candidates_in_order(
-    stage: Stage, views: Sequence[View], order: RowOrder, n_candidates: int, seed: int
+    stage: Stage, views: Sequence[View], order: RowOrder, parameters: Parameters
 ) -> Candidates:
     """Submit candidate neighbors for rows that keep their order."""
     if order.is_whole:
-        return _exhaustive(stage, [view.rows[0] for view in views], order, n_candidates)
-    _, found = _by_cells(stage, [*views], order.ranges, n_candidates, seed)
+        return _exhaustive(stage, [view.rows[0] for view in views], order, parameters)
+    _, found = _by_cells(stage, [*views], order.ranges, parameters)
     edges = group_edges(order.ranges)
     pieces = [
         stage.submit(split_candidates, part, found.order.order, edges) for part in found.parts
@@ -92,13 +92,13 @@ def _links(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> tuple[tuple[
 
 
 def _exhaustive(
-    stage: Stage, views: list[Handle], order: RowOrder, n_candidates: int
+    stage: Stage, views: list[Handle], order: RowOrder, parameters: Parameters
 ) -> Candidates:
     facts = [
         stage.submit(facts_of_views, views, slice(first, first + _VIEWS_TOGETHER))
         for first in range(0, len(views), _VIEWS_TOGETHER)
     ]
-    parts = []
+    n_candidates, parts = parameters.candidates(order.n_samples), []
     for start, stop in row_parts(order.n_samples):
         size = -(-(stop - start) // min(_MAX_TASKS, -(-len(views) // _VIEWS_TOGETHER)))
         searched = [
@@ -148,12 +148,12 @@ def _by_cells(
     stage: Stage,
     views: list[View],
     ranges: Ranges,
-    n_candidates: int,
-    seed: int,
+    parameters: Parameters,
     known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors."""
-    n = ranges[-1][1]
+    n, seed = ranges[-1][1], parameters.seed
+    n_candidates = parameters.candidates(n)
     blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
     samples = [
         stage.submit(training_points, block, start, stop, n, seed, CELL_POINTS)

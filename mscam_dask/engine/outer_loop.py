@@ -42,7 +42,9 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
     if spectrum is None or not spectrum.laplacian:
         # after a restart that of the initial graph is found as before, with the same bits
         previous = spectrum if state.iteration else None
-        spectrum = bottom_eigenpairs(stage, state.graph, previous, prepared.views, parameters)
+        spectrum = bottom_eigenpairs(
+            stage, state.graph, prepared.views, parameters, previous=previous
+        )
     graph_weight, control = state.control.graph_weight, state.control
     distances, records = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
     cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)

@@ -165,8 +165,7 @@ def prepare_views(
         stage,
         views,
         block_ranges(n, is_large=data is not None),
-        parameters.candidates(n),
-        parameters.seed,
+        parameters,
         known,
     )
     return Prepared(

@@ -161,13 +161,8 @@ def _next_graph(
     # only the neighbors are needed: the next iteration searches again, with other distances
     n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
-    candidates = candidates_in_order(
-        stage,
-        [*prepared.views, *metrics],
-        prepared.order,
-        searched.candidates(prepared.n_samples),
-        parameters.seed,
-    )
+    views = [*prepared.views, *metrics]
+    candidates = candidates_in_order(stage, views, prepared.order, searched)
     graph = a_step(stage, candidates, n_neighbors=context.n_neighbors)
     del candidates
     if own_graphs is not None:

@@ -221,7 +221,7 @@ def choose_count(
     prepared = prepare_views(stage, precomputed, parameters)
     graph, _ = initial_graph(stage, prepared, parameters)
     spectrum = bottom_eigenpairs(
-        stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
+        stage, graph, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
     points = prepared.scorer.points(prepared.bordered)
     linked = stage.submit(linked_points, points)

@@ -54,10 +54,10 @@ _FEW_SAMPLES, _STARTS_TOGETHER = 2000, 2
 def bottom_eigenpairs(
     stage: Stage,
     graph: Graph,
-    previous: Spectrum | None,
     views: Sequence[View],
     parameters: Parameters,
     *,
+    previous: Spectrum | None = None,
     n_pairs: int | None = None,
     all_accurate: bool = False,
 ) -> Spectrum:

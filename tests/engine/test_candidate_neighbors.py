@@ -19,6 +19,7 @@ from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.parameters import Parameters
 
 
 def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
@@ -58,7 +59,9 @@ def test_bits_do_not_depend_on_the_tasks(n_views: int) -> None:
     stage = Stage(executor, "k")
     handles = [stage.submit(ridge, view) for view in views]
     of_one_block = [View((handle,), handle) for handle in handles]
-    _, candidates = neighbors.ordered_candidates(stage, of_one_block, ((0, n),), 50, 0)
+    _, candidates = neighbors.ordered_candidates(
+        stage, of_one_block, ((0, n),), Parameters(n_clusters=2, n_candidates=50)
+    )
     assert candidates.links == ((0,),) * len(candidates.parts)
     found = executor.gather(candidates.parts)
     whole = candidate_neighbors(joint_embedding(views), 50, 0, n)
