@@ -107,11 +107,10 @@ def _precompute(
         )
         for index, scale in dict.fromkeys(view for by_view in scales for view in enumerate(by_view))
     }
-    prepared = [
-        stage.submit(of_views.view_prepared, view, data.views[index].name, data.views[index].shape)
-        for (index, _), view in single.items()
-    ]
-    records = dict(zip(single, stage.executor.gather(prepared), strict=True))
+    (found,) = stage.gather(
+        [stage.submit(of_views.record_or_error, one) for one in single.values()]
+    )
+    records = dict(zip(single, found, strict=True))
     errors = {view: one for view, one in records.items() if isinstance(one, DataError)}
     usable = {
         by_view: tuple(single[view] for view in enumerate(by_view))
@@ -134,13 +133,14 @@ def prepare_views(
     validation_views = precomputed.names if all_score else names
     scales = dict(zip(precomputed.names, parameters.scales(len(precomputed.names)), strict=True))
     bordered = tuple((name, scales[name]) for name in compared_views(validation_views))
-    data, n = precomputed.data, precomputed.n_samples
+    chosen = [parameters.settings_of_view(index) for index in active]
+    data = precomputed.data
+    ranges = block_ranges(precomputed.n_samples, is_large=data is not None)
     if data is None:
         factored = precomputed.factored[parameters.scales(len(precomputed.names))]
-        alphas = [parameters.settings_of_view(index).alpha for index in active]
         own = [
-            stage.submit(of_views.ridge_view_of, factored[index], alpha, part=name)
-            for index, alpha, name in zip(active, alphas, names, strict=True)
+            stage.submit(of_views.ridge_view_of, factored[index], settings.alpha, part=name)
+            for index, settings, name in zip(active, chosen, names, strict=True)
         ]
         views = [View((view,), view) for view in own]
     else:
@@ -149,25 +149,13 @@ def prepare_views(
         precomputed.scorer.points(bordered)
         precomputed.factored.clear()  # the settings are selected
         views = [
-            of_views.by_blocks(
-                stage.sub(data.views[index].name),
-                data.views[index],
-                parameters.settings_of_view(index),
-                block_ranges(n, is_large=True),
-                SIZES.max_rank,
-            )
-            for index in active
+            of_views.by_blocks(stage.sub(name), data.views[index], settings, ranges, SIZES.max_rank)
+            for index, settings, name in zip(active, chosen, names, strict=True)
         ]
     known = None
     if precomputed.known is not None:
         known = stage.submit(np.asarray, precomputed.known, kind="known_labels")
-    ordered, candidates = ordered_candidates(
-        stage,
-        views,
-        block_ranges(n, is_large=data is not None),
-        parameters,
-        known,
-    )
+    ordered, candidates = ordered_candidates(stage, views, ranges, parameters, known)
     return Prepared(
         names=names,
         views=tuple(ordered),

@@ -20,7 +20,7 @@ from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.views import TimedView, svd_or_error, view_shape
+from mscam_dask.engine.views import FactoredView, svd_or_error, view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.preprocessing import (
@@ -274,7 +274,7 @@ SampledNeighbors = dict[int, NDArray[np.int32]]
 
 
 def sampled_neighbors(
-    found: TimedView | DataError, settings: list[tuple[float, int]], n_neighbors: int
+    found: FactoredView | DataError, settings: list[tuple[float, int]], n_neighbors: int
 ) -> SampledNeighbors:
     """Nearest neighbors (m, k) of all rows of a view by the position of the settings of each α."""
     if isinstance(found, DataError):
@@ -290,13 +290,15 @@ def sampled_neighbors(
 
 
 def default_neighbors(
-    views: list[TimedView | DataError],
+    views: list[FactoredView | DataError],
     alphas: list[float],
     some: NDArray[np.int64],
     n_neighbors: int,
 ) -> SampledNeighbors:
     """Many neighbors of some rows, with the first scaling that does not make all rows equal."""
-    usable = ((one, a) for one, a in zip(views, alphas, strict=True) if isinstance(one, TimedView))
+    usable = (
+        (one, a) for one, a in zip(views, alphas, strict=True) if isinstance(one, FactoredView)
+    )
     found, alpha = next(usable, (None, 0.0))
     if found is None:
         raise next(one for one in views if isinstance(one, DataError))

@@ -42,11 +42,11 @@ N_AXES = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TimedView:
-    """SVD of a view, the samples that it has (None for all), and the seconds it took."""
+class FactoredView:
+    """SVD of a view, its record, and the samples that the view has (None for all)."""
 
     view: ViewSVD
-    seconds: float
+    record: ViewPrepared
     present: PresentSamples | None = None
 
 
@@ -55,7 +55,7 @@ def view_shape(source: RowSource) -> ViewShape:
     return ViewShape(source.shape[0], source.shape[1], source.view_type)
 
 
-def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
+def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> FactoredView:
     """Read one view, scale it and compute its SVD."""
     started = time.perf_counter()
     source = cache_chunks(source)
@@ -67,12 +67,20 @@ def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> Ti
         dtype=np.float32,
         max_rank=max_rank,
     )
-    return TimedView(view, time.perf_counter() - started, source.present)
+    record = ViewPrepared(
+        view=source.name,
+        n_features=source.shape[1],
+        rank=view.basis.rank,
+        effective_rank=view.effective_rank,
+        seconds=time.perf_counter() - started,
+        n_bytes=view.basis.vectors.nbytes,
+    )
+    return FactoredView(view, record, source.present)
 
 
 def svd_or_error(
     source: RowSource, scale: Scale, max_rank: int | None = None
-) -> TimedView | DataError:
+) -> FactoredView | DataError:
     """SVD of a view, or the error of a scaling that makes all rows equal."""
     try:
         return svd_view(source, scale, max_rank)
@@ -82,26 +90,14 @@ def svd_or_error(
         return error
 
 
-def view_prepared(
-    timed: TimedView | DataError, name: str, shape: tuple[int, int]
-) -> ViewPrepared | DataError:
+def record_or_error(found: FactoredView | DataError) -> ViewPrepared | DataError:
     """Record of the SVD of a view."""
-    if isinstance(timed, DataError):
-        return timed
-    basis = timed.view.basis
-    return ViewPrepared(
-        view=name,
-        n_features=shape[1],
-        rank=basis.rank,
-        effective_rank=timed.view.effective_rank,
-        seconds=timed.seconds,
-        n_bytes=basis.vectors.nbytes,
-    )
+    return found if isinstance(found, DataError) else found.record
 
 
-def ridge_view_of(timed: TimedView, alpha: float) -> RidgeView:
+def ridge_view_of(found: FactoredView, alpha: float) -> RidgeView:
     """Ridge view: the directions of a view with their ridge shrinkage."""
-    return ridge_view(timed.view, alpha=alpha, present=timed.present)
+    return ridge_view(found.view, alpha=alpha, present=found.present)
 
 
 def by_blocks(
