@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, ViewType
+from mscam_dask.data.views.sources import READ_ERRORS, RowSource
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
@@ -182,16 +182,6 @@ class SourceContents:
             sample_ids=data.sample_ids,
             labels_explicit=selection.labels == "labels" and data.labels is not None,
         )
-
-
-def view_type_named(recorded: Any, view: str, source: Source) -> ViewType:
-    """Return the view type a file records for a view; others than `VIEW_TYPES` are refused."""
-    if recorded not in VIEW_TYPES:
-        raise DataError(
-            f"{source.path} records view type {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. "
-            "Correct the file, or leave the attribute out and pass view_type=..."
-        )
-    return cast(ViewType, recorded)
 
 
 def not_allowed(source: Source, error: PermissionError) -> DataError:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,11 @@ from mscam_dask.data.readers.base import (
     check_row_size,
     check_size,
     unreadable,
-    view_type_named,
 )
 from mscam_dask.data.readers.roles import CERTAIN, are_unique, id_strength
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import LABEL_NAMES, as_text, rows_of
-from mscam_dask.data.views.sources import RowSource, ViewType
+from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
 from mscam_dask.data.views.validation import are_distances
 from mscam_dask.errors import DataError
 
@@ -77,13 +76,24 @@ def contents_of(
     sample_ids: tuple[str, ...] | None = None,
     skipped: Sequence[str] = (),
     least_columns: int = 1,
-    view_types: Mapping[str, ViewType] = MappingProxyType({}),
+    view_types: Mapping[str, str] = MappingProxyType({}),
 ) -> SourceContents:
     """Views, labels and ids of a file with named variables (`Variables`), of which `skipped` were not read."""
-    found = Variables(view_types=dict(view_types))
+    for view, recorded in view_types.items():
+        if recorded not in VIEW_TYPES:
+            raise DataError(
+                f"{source.path} records view type {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. "
+                "Correct the file, or leave the attribute out and pass view_type=..."
+            )
+    found = Variables(view_types=dict(cast("Mapping[str, ViewType]", view_types)))
     for name, value in variables.items():
         found.enter(name, value)
     labels, may_be_labels, notes = _find_labels(found, source, selection)
+    if "sample_ids" not in (selection.views or ()) and (
+        ids := _ids_in(found.values.get("sample_ids"))
+    ):
+        sample_ids = ids
+        del found.values["sample_ids"]
     notes += [
         f"{source.path}: {name!r} {found.values[name].shape} read as {len(found.groups[name])} {view_type} "
         "views."
@@ -302,7 +312,7 @@ def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
 # -- NumPy files ----------------------------------------------------------------------------------
 
 _NUMBERED = re.compile(r"view_(\d+)")
-_DESCRIPTIVE = ("view_names", "kind", "label_names", "digests")
+_DESCRIPTIVE = ("view_names", "kind", "label_names", "digests")  # of numbered views
 
 
 def one_table(values: Any, source: Source) -> SourceContents:
@@ -330,48 +340,44 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         keys = list(archive.files)
         if {"format", "shape", "data"} <= set(keys) and not _array(archive, "format", source).ndim:
             return one_table(_sparse_matrix(archive, source), source)
-        wanted = selection.views or ()
-        ids = None if "sample_ids" in wanted else _sample_ids(archive, source)
         numbered = sorted(filter(_NUMBERED.fullmatch, keys), key=lambda key: int(key[5:]))
-        names = _texts(archive, "view_names", source, numbered) if numbered else ()
-        kinds = _texts(archive, "kind", source, ["features"] * len(numbered)) if numbered else ()
+        texts = {
+            key: _texts(archive, key, source) for key in _DESCRIPTIVE if key in keys and numbered
+        }
+        names = texts.get("view_names", numbered)
+        kinds = texts.get("kind", ["features"] * len(numbered))
+        for key, found in (("view_names", names), ("kind", kinds)):
+            if len(found) != len(numbered):
+                raise DataError(
+                    f"{source.path} has {len(found)} entries under {key!r} for {len(numbered)} views; there must "
+                    "be one for each."
+                )
         name_of = dict(zip(numbered, names, strict=True))
-        descriptive = {*(_DESCRIPTIVE if numbered else ()), *(["sample_ids"] if ids else ())}
         variables: dict[str, Any] = {}
         left: list[str] = []
-        for key in (*numbered, *(key for key in keys if key not in {*numbered, *descriptive})):
+        for key in (*numbered, *(key for key in keys if key not in {*numbered, *texts})):
             name = name_of.get(key, key)
             if name in (*variables, *left):
                 raise DataError(
                     f"{source.path} has two arrays called {name!r}; names must be unique. Rename one of them."
                 )
-            may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
-            if numbered and key not in name_of:  # no view, maybe labels
-                value = _array(archive, key, source) if may_be_labels else None
-                is_usable = value is not None and _labels_in(value) is not None
-                variables[name] = value if is_usable else f"beside {numbered[0]}"
-            elif (
-                may_be_labels
-                or (ids is None and id_strength(key) == CERTAIN)
-                or not wanted
-                or any(each.startswith(name) for each in wanted)
-            ):
-                variables[name] = _array(archive, key, source)
-            else:
+            may_be_view = key in name_of or not numbered
+            has_role = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
+            has_role = has_role or id_strength(key) == CERTAIN
+            is_wanted = not selection.views or any(
+                each.startswith(name) for each in selection.views
+            )
+            if may_be_view and not (has_role or is_wanted):
                 left.append(name)
-        contents = contents_of(
-            variables,
-            source,
-            selection,
-            sample_ids=ids,
-            skipped=left,
-            view_types={
-                name: view_type_named(kind, name, source)
-                for name, kind in zip(names, kinds, strict=True)
-            },
-        )
-        label_names = _texts(archive, "label_names", source) if numbered else ()
-        return replace(contents, label_names=tuple(label_names) or None)
+                continue
+            value = _array(archive, key, source) if may_be_view or has_role else None
+            if may_be_view or _labels_in(value) is not None or _ids_in(value):
+                variables[name] = value
+            else:
+                variables[name] = f"beside {numbered[0]}"
+        types = dict(zip(names, kinds, strict=True))
+        contents = contents_of(variables, source, selection, skipped=left, view_types=types)
+        return replace(contents, label_names=tuple(texts.get("label_names", ())) or None)
 
 
 def _sparse_matrix(archive: Any, source: Source) -> Any:
@@ -386,28 +392,9 @@ def _sparse_matrix(archive: Any, source: Source) -> Any:
     return check_row_size(sparse_from_parts(form, parts, shape, str(source.path)), source)
 
 
-def _texts(
-    archive: Any, key: str, source: Source, otherwise: Sequence[str] | None = None
-) -> Sequence[str]:
-    """The texts under a key, as many as there would be without it."""
-    if key not in archive.files:
-        return otherwise or ()
-    values = np.atleast_1d(_array(archive, key, source))
-    if otherwise is not None and values.shape != (len(otherwise),):
-        raise DataError(
-            f"{source.path} has {values.size} entries under {key!r} for {len(otherwise)} views; there must "
-            "be one for each."
-        )
-    return [as_text(item) for item in values.ravel().tolist()]
-
-
-def _sample_ids(archive: Any, source: Source) -> tuple[str, ...] | None:
-    """Numbers or text under "sample_ids", one for each sample; None where there is no such vector."""
-    if "sample_ids" not in archive.files:
-        return None
-    values = _array(archive, "sample_ids", source)
-    is_vector = values.size == max(values.shape, default=0)
-    return tuple(map(as_text, values.ravel().tolist())) if is_vector else None
+def _texts(archive: Any, key: str, source: Source) -> list[str]:
+    """The texts under a key."""
+    return [as_text(item) for item in _array(archive, key, source).ravel().tolist()]
 
 
 def _array(archive: Any, key: str, source: Source) -> NDArray[Any]:

@@ -15,7 +15,6 @@ from mscam_dask.data.readers.base import (
     check_lazy_size,
     check_samples_on_rows,
     unreadable,
-    view_type_named,
 )
 from mscam_dask.data.readers.hdf5 import open_hdf5
 from mscam_dask.data.readers.named_arrays import contents_of, one_table
@@ -105,12 +104,7 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         selection,
         sample_ids=sample_ids_of(tables[0].transpose(dimension, ...)) if tables else None,
         skipped=skipped,
-        view_types={
-            str(table.name): view_type_named(
-                table.attrs.get("view_type", "features"), str(table.name), source
-            )
-            for table in tables
-        },
+        view_types={str(table.name): table.attrs.get("view_type", "features") for table in tables},
     )
 
 
