@@ -278,9 +278,10 @@ def test_a_triangle_of_lines_of_growing_length_is_refused(tmp_path: Path) -> Non
         (DISTANCES + np.eye(12), "distance", ["'d'", "diagonal to 0", "'kernel'"]),
         (DISTANCES + np.diag(np.arange(12)), "distance", ["'d'", "11 on", "row 11", "'kernel'"]),
         (DISTANCES - 9 * np.eye(12), "kernel", ["'d'", "-9", "row 0", "'distance'"]),
+        (np.exp(-DISTANCES) * np.tri(12), "kernel", ["'d'", "triangle", "matrix.T"]),
     ],
 )
-def test_a_diagonal_that_contradicts_the_view_type(
+def test_matrices_that_contradict_the_view_type(
     tmp_path: Path, values: pd.DataFrame, view_type: str, quoted: list[str]
 ) -> None:
     values.to_csv(tmp_path / "d.csv")

@@ -126,6 +126,10 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             )
         cells = {name: sheet.iloc[source.skip :].map(_cell) for name, sheet in sheets.items()}
     filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
+    if not filled:
+        raise DataError(
+            f"{source.path} has no cells; a sheet has at least one row for each sample."
+        )
     if len(filled) < 2:
         return [
             _sheet_table(source, sheet, str(source.path), source.view_name)

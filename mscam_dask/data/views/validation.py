@@ -340,6 +340,12 @@ def _has_distances(view: RowSource) -> bool:
     return len(np.unique(corner)) > 2 and are_distances(corner)
 
 
+def _is_triangle(view: RowSource) -> bool:
+    """Return whether the first rows and columns of a square view are 0 on one side of the diagonal."""
+    corner = view.read(0, min(view.shape[0], _CORNER))[:, :_CORNER]
+    return not np.triu(corner, 1).any() or not np.tril(corner, -1).any()
+
+
 def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     """Refuse a square view of finite values that is no distance or kernel matrix up to the rounding `allowed`."""
     rounding = allowed[view.name]
@@ -384,6 +390,11 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
             f"{far}; {rule}. {remedy} declare view_type={other!r} if it holds {content}."
+        )
+    if n_different and _is_triangle(view):
+        raise DataError(
+            f"{view.view_type.capitalize()} view {view.name!r} has 0 in one triangle. Fill it with the other: "
+            "numpy.where(matrix == 0, matrix.T, matrix)."
         )
     if n_different:
         raise DataError(
