@@ -199,7 +199,7 @@ def best_by_borders(
     """
     least_share = explained_share(views, partitions[0])
     separated = views_separate(points, partitions[0], own)
-    most_unexplained = (1.0 - RULES.nearly_perfect) * (1.0 - least_share)
+    most_unexplained = RULES.level * (1.0 - least_share)
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
         found = borders(points, labels, len(own.sizes))

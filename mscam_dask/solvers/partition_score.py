@@ -73,8 +73,8 @@ def argbest(partition_scores: Sequence[PartitionScore]) -> int:
 
 
 def is_nearly_perfect(found: PartitionScore, parameters: Parameters) -> bool:
-    """Whether a partition has nearly the information log c, the most of c clusters, and misses no known sample."""
-    return not found.n_missed and found.score >= RULES.nearly_perfect * math.log(
+    """Whether a partition lacks at most the share `level` of log c, the most information of c clusters, and misses no known sample."""
+    return not found.n_missed and found.score >= (1.0 - RULES.level) * math.log(
         parameters.n_clusters
     )
 

@@ -20,8 +20,9 @@ class SelectionRules:
     # Rows of a view with fewer columns keep their length: unit length gives up one dimension (0014,
     # 0059).
     few_columns: int = 10
-    # Significance level of the border between two clusters, and the share of the samples that may
-    # be in clusters without support (docs/method.md).
+    # Significance level of the border between two clusters. Also the share that counts as few: of the
+    # samples that may be in clusters without support (docs/method.md), and of the information that a
+    # nearly perfect partition may lack, which other graphs, cuts or metrics do not improve (0057).
     level: float = 0.05
     # A valley between two clusters has less than this share of the density on its sides
     # (docs/method.md).
@@ -29,9 +30,6 @@ class SelectionRules:
     # Views separate two clusters without a border if their discriminants are correlated by more:
     # 0.06 to 0.15 in halves of one cluster, 0.29 and more in real sets (docs/method.md).
     correlation: float = 0.2
-    # Share of log c, the largest information of c clusters, from which on a partition is not
-    # improved by other graphs, cuts or learned metrics (0057).
-    nearly_perfect: float = 0.9
     # Cuts of one graph are scored if their k-means objective is at most this multiple of the
     # lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0057).
     near_optimal: float = 1.1

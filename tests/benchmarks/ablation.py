@@ -49,7 +49,6 @@ WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "max_iterations 0": {"rules": {"max_iterations": 0}},
         "score_margin 0": {"rules": {"score_margin": 0.0}},
         "near_optimal 1": {"rules": {"near_optimal": 1.0}},
-        "no nearly_perfect": {"rules": {"nearly_perfect": np.inf}},
         "clear_overlap 0": {"rules": {"clear_overlap": 0.0}},
         "few_columns 0": {"rules": {"few_columns": 0}},
         "min_pairs 0": {"rules": {"min_pairs": 0}},

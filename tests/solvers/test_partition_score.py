@@ -47,7 +47,7 @@ def test_partitions_of_no_information_are_alike() -> None:
 def test_nearly_perfect_is_a_share_of_the_most_information_of_c_clusters() -> None:
     for c in (2, 3, 50):
         parameters = Parameters(n_clusters=c)
-        most, least = math.log(c), RULES.nearly_perfect * math.log(c)
+        most, least = math.log(c), (1 - RULES.level) * math.log(c)
         assert is_nearly_perfect(PartitionScore((most,)), parameters)
         assert is_nearly_perfect(PartitionScore((least,)), parameters)
         assert not is_nearly_perfect(PartitionScore((0.99 * least,)), parameters)
