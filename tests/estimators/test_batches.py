@@ -99,13 +99,6 @@ def test_new_samples_of_known_batches_and_of_a_new_one() -> None:
     assert model.score(views, batches=batches) > 0.5
 
 
-def test_few_samples_of_a_new_batch() -> None:
-    views, _, batches = draw(BALANCED)
-    model = MSCAM(4).fit(views, batches=batches)
-    with pytest.warns(DataWarning):
-        model.predict(some(views, np.arange(N) < 3), batches=["new"] * 3)
-
-
 def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     views, _, batches = draw(BALANCED, n=60)
     ids = [f"p{number:02d}" for number in range(60)]
@@ -147,7 +140,10 @@ def test_unusable_batches(batches: list[object] | str, words: str) -> None:
 
 def test_predict_wants_batches_if_and_only_if_the_fit_had_some() -> None:
     views, _, batches = draw(BALANCED)
+    model = MSCAM(4).fit(views, batches=batches)
+    with pytest.raises(DataError):
+        model.predict(views)
+    with pytest.warns(DataWarning):  # too few samples of a new batch
+        model.predict(some(views, np.arange(N) < 3), batches=["new"] * 3)
     with pytest.raises(DataError):
         MSCAM(4).fit(views).predict(views, batches=batches)
-    with pytest.raises(DataError):
-        MSCAM(4).fit(views, batches=batches).predict(views)

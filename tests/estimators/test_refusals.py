@@ -126,6 +126,7 @@ def broken(value: float) -> list[Array]:
         (lambda: {"a": broken(np.nan)[0], "bad": broken(np.nan)[1]}, ("'bad'", "2 NaN", [5, 40])),
         (lambda: broken(-np.inf), ("'view_1'", "0 NaN", 2)),
         (lambda: [integer_views()[0], integer_views()[1][:-1]], (72, 71)),
+        (lambda: [integer_views()[0], np.empty((72, 0))], ("'view_1'", (72, 0))),
         (dict, ()),
         (lambda: None, ("NoneType",)),
         (lambda: iter(integer_views()), ("list_iterator",)),
