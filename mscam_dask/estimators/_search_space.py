@@ -37,11 +37,7 @@ _MIN_CLUSTERS = 2
 
 def candidates(estimator: MSCAM, data: MultiViewData) -> tuple[Parameters, ...]:
     """Candidate settings, in the order in which they are tried; scale and α of views with options are selected later."""
-    constants, selects_number, by_view = (
-        constants_of(estimator),
-        selects_n_clusters(estimator),
-        _is_by_view(estimator),
-    )
+    constants, by_view = constants_of(estimator), _is_by_view(estimator)
     tried = _SETTINGS if constants.auto_settings else _SETTINGS[-1:]
     common: dict[str, Any] = {
         "n_clusters": _most_clusters(estimator, data.n_samples),
@@ -70,7 +66,8 @@ def candidates(estimator: MSCAM, data: MultiViewData) -> tuple[Parameters, ...]:
             one = dataclasses.replace(one, scale=tried[0][0])
         if estimator.n_neighbors is None:  # a default, which is adapted to the data
             most = data.n_samples - 1
-            if constants.auto_settings and not selects_number:  # the mean size of a cluster
+            if constants.auto_settings and not selects_n_clusters(estimator):
+                # the mean size of a cluster
                 most = min(most, data.n_samples // one.n_clusters)
             one = dataclasses.replace(one, n_neighbors=min(k, max(1, most)))
         found.append(one)
