@@ -139,7 +139,7 @@ def format_event(event: Event, fit: FitState) -> list[str]:
         case IterationFinished():
             return [_iteration(event, fit)]
         case NClustersSelected():
-            lines = [_n_clusters(event)]
+            lines = [format_n_clusters(event.counts, event.p_values, event.n_clusters)]
         case SettingsSelected():
             lines = format_settings(event)
         case RefinementFinished():
@@ -162,16 +162,17 @@ def format_started(event: FitStarted) -> str:
     return f"{event.n_samples} samples, {views}, n_clusters={event.n_clusters}"
 
 
-def _n_clusters(event: NClustersSelected) -> str:
-    if event.n_clusters == 1:
+def format_n_clusters(counts: Sequence[int], p_values: Sequence[float], selected: int) -> str:
+    """Why this number was selected, from fields of `mscam_dask.types.events.NClustersSelected`."""
+    if selected == 1:
         return (
-            f"n_clusters=1 selected: with 2 to {event.counts[-1]} clusters, some border has a p-value "
-            f"above {RULES.level:g}"
+            f"n_clusters=1 selected: with 2 to {counts[-1]} clusters, some border has a p-value above "
+            f"{RULES.level:g}"
         )
-    largest = event.p_values[event.counts.index(event.n_clusters)]
+    largest = p_values[counts.index(selected)]
     return (
-        f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): the "
-        f"largest number whose borders all have p-values up to {RULES.level:g} (here {p_value_text(largest)})"
+        f"n_clusters={selected} selected from 1 to {counts[-1]}: the largest number whose borders all "
+        f"have p-values up to {RULES.level:g} (here {p_value_text(largest)})"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 
-from mscam_dask.monitor.messages import number, p_value_text
+from mscam_dask.monitor.messages import format_n_clusters, number, p_value_text
 from mscam_dask.monitor.report.figures import BlockMatrix, chart_axes, cluster_tree, line_chart
 from mscam_dask.monitor.run_record import DriftRecord, FitRecord
 from mscam_dask.plot.pictures import LEAST_P_VALUE, best_order, draw_p_values
@@ -33,20 +33,14 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | Non
     if curves is None:
         return None
     counts, selected = [int(value) for value in curves["counts"]], int(curves["n_clusters"])
-    found = f"n_clusters={selected} was selected without labels from 1 to {counts[-1]}"
     if "p_values" not in curves:
-        why = f"{found}, by the criteria of an earlier version."
+        why = f"n_clusters={selected} selected from 1 to {counts[-1]}, by the criteria of an earlier version."
         return {"highest": counts[-1], "why": why, "chart": None, "rows": []}
     p_values = dict(zip(counts, curves["p_values"], strict=True))
-    level = f"{RULES.level:g}"
-    why = (
-        f"{found}: it is the largest number of clusters whose borders all have p-values up to {level}; "
-        f"here the largest is {p_value_text(p_values[selected])}. Overlapping clusters count as one: set "
-        "n_clusters if it is known."
-        if selected > 1
-        else f"{found}: with 2 clusters or more, some border always has a p-value above {level}. Set "
-        "n_clusters to look at a number."
-    )
+    advice = "Set n_clusters to look at a number."
+    if selected > 1:
+        advice = "Overlapping clusters count as one: set n_clusters if it is known."
+    why = f"{format_n_clusters(counts, curves['p_values'], selected)}. {advice}"
     ax = chart_axes()
     chart = line_chart(
         "count-p-values",

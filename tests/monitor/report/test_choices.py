@@ -84,7 +84,7 @@ def test_without_clusters_no_number_is_marked_and_no_cluster_is_praised() -> Non
     assert section is not None
     assert [mark for *_, mark in section["rows"]] == [""] * 4
     assert "selected" not in section["chart"].svg
-    assert "n_clusters=1 was selected" in section["why"]
+    assert "n_clusters=1 selected" in section["why"]
     found = {"structure": "NONE", "message": "no borders"}
     one = {"n_clusters_curves": counted, "assessment": found}
     page = run_page(made_up_content(np.zeros_like(LABELS), fit=one))
