@@ -31,8 +31,9 @@ _CENTERED = 1e-3
 # Number of entries that are centered at once, in double precision.
 _CENTERED_ENTRIES = 1 << 17
 
-# Relative difference of squared distances below which two samples count as equally far.
-_TIE = 1e-9
+# Relative difference of squared distances below which two samples may be equally far, and such samples
+# beyond the K-th that are compared by differences.
+_TIE, _MAX_TIES = 1e-9, 512
 
 # Columns of which only the smallest entry is compared first; with more, more entries remain.
 _MAX_TOGETHER = 16
@@ -104,9 +105,8 @@ def nearest_neighbors(
 
     Matrix products in float32 propose K + K/4 + 9 neighbors; the distances of those that the error
     bound of the products leaves among the K nearest are recomputed by exact differences. A row for
-    which the bound cannot exclude others (ties, duplicates) is searched again in float64, where
-    distances within 1e-9 of themselves are ties, which go to the lower index. The result depends
-    neither on the block of rows nor on the threads.
+    which the bound cannot exclude others is searched again in float64. Ties (duplicates) go to the lower
+    index. The result depends neither on the block of rows nor on the threads.
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
@@ -123,22 +123,9 @@ def nearest_neighbors(
         # no sample that was not proposed is nearer than the farthest proposal, but for rounding
         doubtful = np.flatnonzero(~(distances[:, -1] < squared.max(axis=1) - error))
         if doubtful.size:
-            again = _search_in_float64(points, own[doubtful], n_candidates, n_asked)
+            again = _search_in_float64(points, own[doubtful], n_candidates)
             result[doubtful], distances[doubtful] = again
     return result, distances
-
-
-def approximate_neighbors(
-    embedding: NDArray[np.float64] | WeightedBlocks, n_candidates: int
-) -> NDArray[np.int64]:
-    """K nearest other samples (n, K) by float32 products alone, in no particular order."""
-    points = as_weighted_blocks(embedding)
-    n = len(points)
-    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n)
-    is_self = found == np.arange(n)[:, None]
-    is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
-    others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
-    return others
 
 
 def _propose(
@@ -218,102 +205,35 @@ def _nearest_of(
 
 
 def _search_in_float64(
-    points: WeightedBlocks, samples: NDArray[np.int64], n_candidates: int, n_asked: int
+    points: WeightedBlocks, samples: NDArray[np.int64], n_candidates: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbors of some samples by float64 products, or differences where ambiguous."""
+    """Neighbors of some samples by float64 products, then by differences where these do not tell.
+
+    Samples that may be as far as the K-th are compared in the order of their indices, at most
+    `_MAX_TIES` of them.
+    """
     whole = points.stacked(slice(None))
     whole -= whole.mean(axis=0)
     squared_norms = np.einsum("ij,ij->i", whole, whole)
     # bound on the rounding of ‖x‖² + ‖y‖² − 2 x·y of centered points
     unit = (whole.shape[1] + 8) * np.finfo(np.float64).eps
-    margin = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
+    errors = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
+    n = len(whole)
     result = np.empty((len(samples), n_candidates), dtype=np.int64)
     distances = np.empty(result.shape)
-    ambiguous = np.zeros(len(samples), dtype=np.bool_)
-    step = max(1, _BLOCK_BYTES // (8 * len(whole)))
-    for start in range(0, len(samples), step):
-        rows = slice(start, min(start + step, len(samples)))
-        mine, error = samples[rows], margin[rows]
-        squared = squared_distances_by_products(whole[mine], whole, squared_norms)
-        found = top_k_columns(squared, n_asked)
-        farthest = np.take_along_axis(squared, found, axis=1).max(axis=1)
-        result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
-        kth = distances[rows, -1]
-        doubtful = ~(kth < farthest - error)
-        # if the bound is far below the distance, distances within the bound are ties
-        tied = error <= _TIE * kth
-        ambiguous[rows] = doubtful & ~tied
-        which = np.flatnonzero(doubtful & tied)
-        if which.size:
-            lowest = _by_lowest_index(
-                squared[which], mine[which], n_candidates, kth[which], error[which]
-            )
-            again = _nearest_of(points, mine[which], lowest, n_candidates)
-            result[start + which], distances[start + which] = again
-    which = np.flatnonzero(ambiguous)
-    if which.size:
-        radius = distances[which, -1] + margin[which]
-        exact = _by_exact_differences(whole, squared_norms, samples[which], n_candidates, radius)
-        result[which], distances[which] = _nearest_of(points, samples[which], exact, n_candidates)
-    return result, distances
-
-
-def _by_lowest_index(
-    squared: NDArray[np.float64],
-    samples: NDArray[np.int64],
-    n_candidates: int,
-    kth: NDArray[np.float64],
-    margin: NDArray[np.float64],
-) -> NDArray[np.int64]:
-    """Neighbors (m, K) by distances (m, n); those within the margin of the K-th are ties."""
-    n = squared.shape[1]
-    closer = squared < (kth - 2.0 * margin)[:, None]
-    equal = squared <= (kth + 2.0 * margin)[:, None]
-    rank = np.where(closer, -1, np.where(equal, np.arange(n), 2 * n))
-    rank[np.arange(len(rank)), samples] = 2 * n
-    chosen: NDArray[np.int64] = np.argpartition(rank, n_candidates - 1, axis=1)[:, :n_candidates]
-    return chosen
-
-
-def _by_exact_differences(
-    points: NDArray[np.float64],
-    squared_norms: NDArray[np.float64],
-    samples: NDArray[np.int64],
-    n_candidates: int,
-    radius: NDArray[np.float64],
-) -> NDArray[np.int64]:
-    """Neighbors (m, K) by exact differences, among all samples within a radius (m,).
-
-    Each distinct point is searched once, for K + 1 neighbors; a sample is then removed from its
-    own.
-    """
-    n, n_wanted = len(points), n_candidates + 1
-    _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)
-    which = which.reshape(-1)
-    # the radius excludes the sample itself, so the K + 1 nearest, itself included, lie within it
-    reach = np.full(len(first), -np.inf)
-    np.maximum.at(reach, which, radius)
-    nearest = np.empty((len(first), n_wanted), dtype=np.int64)
     step = max(1, _BLOCK_BYTES // (8 * n))
-    for start in range(0, len(first), step):
-        rows = samples[first[start : start + step]]
-        squared = squared_distances_by_products(points[rows], points, squared_norms)
-        within = squared <= reach[start : start + step, None]
-        within[np.arange(len(rows)), rows] = True
-        row, candidate = np.nonzero(within)
-        counts = np.bincount(row, minlength=len(rows))
-        offsets = np.concatenate(([0], np.cumsum(counts)))
-        for i in range(len(rows)):
-            mine = candidate[offsets[i] : offsets[i + 1]]
-            differences = points[mine] - points[rows[i]]
-            exact = np.sum(differences * differences, axis=1)
-            nearest[start + i] = mine[np.lexsort((mine, exact))[:n_wanted]]
-    mine_all: NDArray[np.int64] = nearest[which]
-    is_self = mine_all == samples[:, None]
-    # a sample hidden behind K + 1 lower-numbered duplicates drops the last instead
-    is_self[~is_self.any(axis=1), -1] = True
-    others: NDArray[np.int64] = mine_all[~is_self].reshape(len(samples), n_candidates)
-    return others
+    for start in range(0, len(samples), step):
+        rows = slice(start, start + step)
+        mine = samples[rows]
+        squared = squared_distances_by_products(whole[mine], whole, squared_norms)
+        squared[np.arange(len(mine)), mine] = np.inf
+        kth = np.partition(squared, n_candidates - 1, axis=1)[:, n_candidates - 1, None]
+        margin = 2.0 * errors[rows, None] + _TIE * kth
+        rank = np.where(squared < kth - margin, -1, np.where(squared <= kth + margin, 0, 1))
+        width = int(np.count_nonzero(rank <= 0, axis=1).max())
+        found = np.argsort(rank, axis=1, kind="stable")[:, : min(width, n_candidates + _MAX_TIES)]
+        result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
+    return result, distances
 
 
 def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:

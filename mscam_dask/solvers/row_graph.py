@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csgraph, csr_array, vstack
+from scipy.sparse import csr_array, vstack
 
 from mscam_dask.linalg.block_eigensolver import (
     LaplacianRows,
@@ -68,32 +68,14 @@ def linked_blocks(rows: GraphRows | CandidateEdges, ranges: Ranges) -> tuple[int
 
 def spanning_forest(rows: GraphRows) -> NDArray[np.int32]:
     """Edges (2, t) that connect the same samples as the edges of a block of rows."""
-    affinity = rows.affinity
-    m = affinity.shape[0]
-    ends, columns = np.unique(affinity.indices, return_inverse=True)
-    own = np.searchsorted(ends, np.arange(rows.start, rows.stop))
-    found = own < len(ends)
-    found[found] = ends[own[found]] == np.arange(rows.start, rows.stop)[found]
-    # vertices: the rows, then the ends outside of them
-    outside = np.ones(len(ends), dtype=np.bool_)
-    outside[own[found]] = False
-    vertex = np.empty(len(ends), dtype=np.int64)
-    vertex[own[found]] = np.flatnonzero(found)
-    vertex[outside] = m + np.arange(np.count_nonzero(outside))
-    names = np.concatenate([np.arange(rows.start, rows.stop), ends[outside]]).astype(np.int32)
-    square = csr_array(
-        (
-            np.ones(affinity.nnz, dtype=np.int8),
-            vertex[columns.ravel()],
-            np.concatenate([affinity.indptr, np.full(len(names) - m, affinity.nnz)]),
-        ),
-        shape=(len(names), len(names)),
-    )
-    count, labels = csgraph.connected_components(square, directed=True, connection="weak")
-    first = np.full(count, len(names), dtype=np.int64)
-    np.minimum.at(first, labels, np.arange(len(names)))
-    others = first[labels] != np.arange(len(names))
-    return np.stack([names[others], names[first[labels[others]]]])
+    own, affinity = np.arange(rows.start, rows.stop), rows.affinity
+    names, places = np.unique(np.concatenate([own, affinity.indices]), return_inverse=True)
+    first, second = np.repeat(places[: len(own)], np.diff(affinity.indptr)), places[len(own) :]
+    edges = csr_array((np.ones(len(first)), (first, second)), shape=(len(names), len(names)))
+    _, labels = connected_components(edges)
+    _, least = np.unique(labels, return_index=True)
+    others = least[labels] != np.arange(len(names))
+    return np.stack([names[others], names[least[labels[others]]]]).astype(np.int32)
 
 
 def components_of_forests(forests: Sequence[NDArray[np.int32]], n_samples: int) -> Components:
@@ -229,11 +211,8 @@ def join_graph(pieces: Sequence[RowPieces], start: int, stop: int) -> GraphRows:
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:
     """Graph (n, n) of all samples in their own order, from all blocks of rows in the order (n,)."""
-    rows = vstack([block.affinity for block in blocks], format="csr")
-    columns = order[rows.indices].astype(rows.indices.dtype)
-    graph = csr_array((rows.data, columns, rows.indptr), shape=rows.shape)[np.argsort(order)]
-    graph.sort_indices()
-    return csr_array(graph)
+    pieces = [split_graph(block, order, (0, len(order)))[0] for block in blocks]
+    return join_graph(pieces, 0, len(order)).affinity
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

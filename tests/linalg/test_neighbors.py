@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.neighbors import (
-    approximate_neighbors,
     column_facts,
     nearest_neighbors,
     top_k_columns,
@@ -116,11 +115,3 @@ def test_top_k_of_rising_and_spread_rows() -> None:
     check_top_k(spread, 7)
     check_top_k(np.zeros((4, n)), 7)
     check_top_k(np.random.default_rng(0).integers(0, 3, (50, n)).astype(np.float32), 12)
-
-
-def test_approximate_neighbors_of_duplicates_are_others() -> None:
-    points = np.repeat(np.arange(4.0), 10)[:, None]
-    found = approximate_neighbors(points, 5)
-    assert found.shape == (40, 5)
-    assert not np.any(found == np.arange(40)[:, None])
-    assert_array_equal(points[found, 0], np.repeat(points, 5, axis=1))
