@@ -22,6 +22,7 @@ from mscam_dask.engine.blocks import (
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import IncompleteBlocks
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_incomplete, ward_merge
@@ -186,7 +187,8 @@ def merge_components(
     if isinstance(sums[0], IncompleteBlocks):
         return merge_incomplete(sums[0], components.labels.astype(np.int64), n_clusters)
     sizes = added(size for size, _ in sums)
-    merged, _ = ward_merge(added(total for _, total in sums) / sizes[:, None], sizes, n_clusters)
+    means = added(total for _, total in sums) / sizes[:, None]
+    merged, _ = ward_merge(squared_distances(means, means), sizes, n_clusters)
     return canonical_labels(merged[components.labels[positions]])
 
 
@@ -216,9 +218,7 @@ def partition_graph(
         return stage.submit(function_of_points, of_blocks[block], function, *args, kind=kind)
 
     if order.is_whole:
-        rows = [
-            of_points(0, partition.rows_by_cluster, by_rows, n_neighbors, kind="partition_rows")
-        ]
+        rows = [of_points(0, partition.cluster_rows, by_rows, n_neighbors, kind="partition_rows")]
     else:
         members = of_points(0, partition.pool_members, by_rows, n_neighbors, kind="pool")
         pool = [
@@ -230,11 +230,11 @@ def partition_graph(
             of_points(
                 number,
                 partition.cluster_rows,
-                found,
                 by_rows,
+                n_neighbors,
                 members,
                 pooled,
-                n_neighbors,
+                found,
                 kind="partition_rows",
             )
             for number, found in enumerate(candidates.parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import (
     WeightedBlocks,
     as_weighted_blocks,
+    squared_distances,
     squared_distances_by_products,
     squared_distances_to,
     subtract_twice_products,
@@ -24,6 +25,12 @@ _PADDING = 8
 # Bytes of the products of a block of rows with all samples, to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
 _MIN_ROWS = 64
+
+# Bytes of the distances of a block of queries to other points.
+_QUERY_BYTES = 16 * 2**20
+
+Distances = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""Function of points (m, r) and others (n, r) that returns their squared distances (m, n)."""
 
 # A mean below this share of the largest coordinate needs no centering.
 _CENTERED = 1e-3
@@ -234,6 +241,24 @@ def _search_in_float64(
         found = np.argsort(rank, axis=1, kind="stable")[:, : min(width, n_candidates + _MAX_TIES)]
         result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
     return result, distances
+
+
+def nearest_among(
+    queries: NDArray[np.float64],
+    others: NDArray[np.float64],
+    count: int,
+    distances_between: Distances = squared_distances,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The `count` nearest of other points for each query, in no order, and squared distances (m, count)."""
+    found = np.empty((len(queries), count), dtype=np.int64)
+    near = np.empty(found.shape)
+    step = max(1, _QUERY_BYTES // (8 * max(1, len(others))))
+    for start in range(0, len(queries), step):
+        rows = slice(start, start + step)
+        squared = distances_between(queries[rows], others)
+        found[rows] = top_k_columns(squared, count)
+        near[rows] = np.take_along_axis(squared, found[rows], axis=1)
+    return found, near
 
 
 def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:

@@ -168,7 +168,8 @@ def _offsets_of_pairs(
             offsets[batch] = candidates[chosen]
             base = np.vstack([base, own - offsets[batch]])
             weights = np.concatenate([weights, sizes])
-            groups = np.unique(ward_merge(base, weights, n_cells)[0], return_inverse=True)[1]
+            merged, _ = ward_merge(squared_distances(base, base), weights, n_cells)
+            groups = np.unique(merged, return_inverse=True)[1]
             totals = np.bincount(groups, weights).astype(np.float64)
             sums = np.zeros((len(totals), base.shape[1]))
             np.add.at(sums, groups, base * weights[:, None])
@@ -192,9 +193,10 @@ def _candidate_offsets(
     most = np.median(distances)
     coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
     joint = np.concatenate([weights, sizes])
-    squares = [
-        ward_merge(np.vstack([base, own - offsets[index]]), joint, n_cells)[1] for index in coarse
-    ]
+    squares = []
+    for index in coarse:
+        moved = np.vstack([base, own - offsets[index]])
+        squares.append(ward_merge(squared_distances(moved, moved), joint, n_cells)[1])
     return [offsets[coarse[index]] for index in np.argsort(squares, kind="stable")]
 
 

@@ -40,35 +40,36 @@ def cluster_tree(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def ward_merge(
-    centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
+    squared_distances: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
 ) -> tuple[NDArray[np.int64], float]:
-    """Cluster of each group of samples, merged by Ward's criterion, and the squares that merges add."""
-    centroids, sizes = centroids.copy(), sizes.copy()
-    merged = np.arange(len(sizes))
-    members = [np.array([i]) for i in range(len(sizes))]
-    alive = np.ones(len(sizes), dtype=bool)
-    # increase of the within-cluster sum of squares when two groups merge
-    norms = np.sum(centroids**2, axis=1)
-    squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
-    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
+    """Cluster of each group of samples, merged by Ward's criterion, and the squares that merges add.
+
+    From squared distances (g, g) of the centroids. Groups at an infinite distance are merged last, smallest first; two
+    that merge have the distances to another group that either of them has.
+
+    G. N. Lance, W. T. Williams, doi:10.1093/comjnl/9.4.373.
+    """
+    sizes = sizes.copy()
+    labels, squares = np.arange(len(sizes)), 0.0
+    # increase of the within-cluster sum of squares if two groups merge
+    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared_distances
     np.fill_diagonal(cost, np.inf)
-    squares = 0.0
     for _ in range(len(sizes) - n_clusters):
         i, j = sorted(divmod(int(np.argmin(cost)), len(cost)))
-        squares += float(cost[i, j])
-        total = sizes[i] + sizes[j]
-        centroids[i] = (sizes[i] * centroids[i] + sizes[j] * centroids[j]) / total
-        sizes[i], alive[j] = total, False
-        members[i] = np.concatenate([members[i], members[j]])
-        cost[j, :] = cost[:, j] = np.inf
-        difference = centroids - centroids[i]
-        row = sizes * total / (sizes + total) * np.sum(difference**2, axis=1)
-        row[~alive] = np.inf
-        row[i] = np.inf
-        cost[i, :] = cost[:, i] = row
-    for cluster in np.flatnonzero(alive):
-        merged[members[cluster]] = cluster
-    return merged, squares
+        if np.isinf(cost[i, j]):
+            i, j = sorted(np.argsort(np.where(sizes > 0, sizes, np.inf), kind="stable")[:2])
+        added = 0.0 if np.isinf(cost[i, j]) else float(cost[i, j])
+        first = np.where(np.isinf(cost[i]), cost[j], cost[i])
+        second = np.where(np.isinf(cost[j]), cost[i], cost[j])
+        total = sizes[i] + sizes[j] + sizes
+        row = ((sizes[i] + sizes) * first + (sizes[j] + sizes) * second - sizes * added) / total
+        row[[i, j]] = np.inf
+        cost[j] = cost[:, j] = np.inf
+        cost[i] = cost[:, i] = row
+        sizes[i], sizes[j] = sizes[i] + sizes[j], 0.0
+        labels[labels == j] = i
+        squares += added
+    return labels, squares
 
 
 def merge_incomplete(
@@ -76,21 +77,12 @@ def merge_incomplete(
 ) -> NDArray[np.int64]:
     """Connected components (n,) of a graph of incomplete views, merged to c clusters (n,) by Ward's criterion.
 
-    A component has a centroid in each view that it has samples of. Those without a common view are merged last,
-    smallest first.
+    A component has a centroid in each view that it has samples of.
     """
-    labels = components
-    while (count := int(labels.max()) + 1) > n_clusters:
-        sizes = np.bincount(labels).astype(np.float64)
-        squared = _centroids(points, labels, count).distances(np.arange(count), np.arange(count))
-        weights = sizes[:, None] * sizes / (sizes[:, None] + sizes)
-        cost = weights * np.where(np.isfinite(squared), squared, 0.0)
-        # pairs without a common view come after all others
-        cost[~np.isfinite(squared)] = weights[~np.isfinite(squared)] + 2.0 * cost.max() + 1.0
-        np.fill_diagonal(cost, np.inf)
-        i, j = sorted(divmod(int(np.argmin(cost)), count))
-        labels = np.unique(np.where(labels == j, i, labels), return_inverse=True)[1]
-    return canonical_labels(labels.astype(np.int64))
+    sizes = np.bincount(components).astype(np.float64)
+    every = np.arange(len(sizes))
+    squared = _centroids(points, components, len(sizes)).distances(every, every)
+    return canonical_labels(ward_merge(squared, sizes, n_clusters)[0][components])
 
 
 def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) -> IncompleteBlocks:

@@ -3,8 +3,9 @@
 If F is the scaled indicator of the partition, the projected distance of two samples is zero within
 a cluster and unbounded between clusters, so every row has its neighbors in its own cluster, by the
 data distances. The graph has one component per cluster: components within a cluster are connected
-by their shortest edges. Where rows are in blocks, rows of a large cluster select from their
-candidate neighbors in it; rows with too few of them, and small clusters, from a pool of members.
+by their shortest edges. Where rows are in blocks, a pool has all members of small clusters and some of
+large ones: rows of a large cluster select from their candidate neighbors in it, and from the pool if
+these are too few.
 """
 
 from __future__ import annotations
@@ -26,49 +27,11 @@ from mscam_dask.linalg.incomplete import (
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import graph_from_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
+from mscam_dask.linalg.neighbors import nearest_among, nearest_neighbors
 from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, select_neighbors
 from mscam_dask.solvers.row_graph import Components
 
 _BLOCK_BYTES = 64 * 2**20
-
-
-def rows_by_cluster(
-    embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
-    labels: NDArray[np.int64],
-    n_neighbors: int,
-) -> GraphRows:
-    """All rows of the partition graph by exact search in each cluster; in those of at most k samples all others are neighbors."""
-    points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
-    n = len(labels)
-    parts: list[tuple[NDArray[np.int64], csr_array[np.float64]]] = []
-    for cluster in range(int(labels.max()) + 1):
-        members = np.flatnonzero(labels == cluster)
-        own, m = points.take(members), len(members)
-        if m == 1:
-            parts.append((members, csr_array((1, n))))
-            continue
-        wanted = min(n_neighbors + 1, m - 1)
-        if isinstance(own, IncompleteBlocks):
-            indices, distances = nearest_sharing(own, wanted, 0, m)
-            distances = with_finite_distances(distances)
-        else:
-            indices, distances = nearest_neighbors(own, wanted)
-        chosen, weights = select_neighbors(indices, distances, min(n_neighbors, m - 1))
-        parts.append((members, graph_from_neighbors(members[chosen], weights, n)))
-    return _in_order(parts, 0)
-
-
-def _in_order(
-    parts: Sequence[tuple[NDArray[np.int64], csr_array[np.float64]]], start: int
-) -> GraphRows:
-    """A block of rows from parts of it, each with the places of its rows."""
-    order = np.concatenate([mine for mine, _ in parts])
-    stacked = csr_array(vstack([part for _, part in parts], format="csr"))
-    affinity = csr_array(stacked[np.argsort(order)])
-    affinity.has_sorted_indices = True
-    return GraphRows(start, affinity)
-
 
 # Members of a cluster in the pool: all of them in clusters of at most this many.
 _MAX_POOLED = 4096
@@ -95,81 +58,103 @@ def pool_members(
     return np.sort(np.concatenate(chosen))
 
 
+Points = WeightedBlocks | IncompleteBlocks
+
+
 def cluster_rows(
-    points: WeightedBlocks,
-    candidates: CandidateEdges,
+    points: Points,
     labels: NDArray[np.int64],
-    pool: NDArray[np.int64],
-    pool_points: NDArray[np.float32],
     n_neighbors: int,
+    pool: NDArray[np.int64] | None = None,
+    pool_points: NDArray[np.float32] | None = None,
+    candidates: CandidateEdges | None = None,
 ) -> GraphRows:
-    """Rows of the partition graph, from candidates and the samples (p,) of the pool with their points (p, r)."""
-    n, m, start = len(labels), len(points), candidates.row_start
-    rows = np.arange(start, start + m)
-    own = labels[rows]
+    """Rows of the partition graph, by exact search in clusters of which the pool has all samples.
+
+    The others select from their candidates and the samples (p,) of the pool with their points (p, r). Without a pool
+    the points are those of all rows.
+    """
+    n, start = len(labels), candidates.row_start if candidates else 0
+    own = labels[start : start + len(points)]
     sizes = np.bincount(labels)
+    pool = np.arange(n) if pool is None else pool
     pooled = labels[pool]
-    is_whole = np.bincount(pooled, minlength=len(sizes)) == sizes
-    inside = (candidates.indices >= 0) & (labels[candidates.indices] == own[:, None])
-    enough = (np.count_nonzero(inside, axis=1) > n_neighbors) & ~is_whole[own]
-    indices = np.where(inside, candidates.indices, -1).astype(np.int64)
-    distances = np.where(inside, candidates.in_double(), np.inf)
-    parts: list[tuple[NDArray[np.int64], csr_array[np.float64]]] = []
-    if enough.any():
-        chosen = select_neighbors(indices[enough], distances[enough], n_neighbors)
-        parts.append((np.flatnonzero(enough), graph_from_neighbors(*chosen, n)))
-    for cluster in np.unique(own[~enough]):
-        mine = np.flatnonzero(~enough & (own == cluster))
-        k = min(n_neighbors, int(sizes[cluster]) - 1)
-        if k == 0:
-            parts.append((mine, csr_array((len(mine), n))))
-            continue
-        members = pooled == cluster
-        known = None if is_whole[cluster] else (indices[mine], distances[mine])
-        chosen = _from_pool(points, rows, mine, pool[members], pool_points[members], known, k)
-        parts.append((mine, graph_from_neighbors(*chosen, n)))
-    return _in_order(parts, start)
+    order, parts = [], []
+    for cluster in np.unique(own):
+        mine, members = np.flatnonzero(own == cluster), np.flatnonzero(pooled == cluster)
+        samples = pool[members]
+        if sizes[cluster] == 1:
+            part: csr_array[np.float64] = csr_array((1, n))
+        elif len(members) == sizes[cluster]:
+            first, last = np.searchsorted(samples, [start, start + len(points)]).tolist()
+            whole: Points = (
+                points.take(members)
+                if pool_points is None
+                else as_weighted_blocks(pool_points[members].astype(np.float64))
+            )
+            chosen, weights = _nearest_members(whole, n_neighbors, first, last)
+            part = graph_from_neighbors(samples[chosen], weights, n)
+        else:
+            assert candidates is not None
+            assert pool_points is not None
+            assert isinstance(points, WeightedBlocks)
+            chosen, weights = _of_candidates_and_pool(
+                points,
+                mine,
+                candidates,
+                labels == cluster,
+                samples,
+                pool_points[members],
+                n_neighbors,
+            )
+            part = graph_from_neighbors(chosen, weights, n)
+        order.append(mine)
+        parts.append(part)
+    affinity = csr_array(vstack(parts, format="csr"))[np.argsort(np.concatenate(order))]
+    affinity.has_sorted_indices = True
+    return GraphRows(start, csr_array(affinity))
 
 
-def _from_pool(
+def _nearest_members(
+    members: Points, n_neighbors: int, start: int, stop: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Neighbors of some members of a cluster, of at most k others all, and their weights."""
+    most = len(members) - 1
+    wanted = min(n_neighbors + 1, most)
+    if isinstance(members, IncompleteBlocks):
+        indices, distances = nearest_sharing(members, wanted, start, stop)
+        distances = with_finite_distances(distances)
+    else:
+        indices, distances = nearest_neighbors(members, wanted, row_start=start, row_stop=stop)
+    return select_neighbors(indices, distances, min(n_neighbors, most))
+
+
+def _of_candidates_and_pool(
     points: WeightedBlocks,
-    rows: NDArray[np.int64],
     mine: NDArray[np.int64],
+    candidates: CandidateEdges,
+    is_member: NDArray[np.bool_],
     pool: NDArray[np.int64],
     pool_points: NDArray[np.float32],
-    known: tuple[NDArray[np.int64], NDArray[np.float64]] | None,
     n_neighbors: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbors of some rows among the pool of their cluster and their candidates in it."""
-    wanted = min(n_neighbors + 2, len(pool))
-    nearest = np.empty((len(mine), wanted), dtype=np.int64)
-    distances = np.empty((len(mine), wanted))
-    pooled = pool_points.astype(np.float64)
-    step = max(1, _BLOCK_BYTES // (8 * len(pooled)))
-    for first in range(0, len(mine), step):
-        part = slice(first, first + step)
-        squared = squared_distances(
-            points.stacked(mine[part], np.float32).astype(np.float64), pooled
-        )
-        squared[pool == rows[mine[part], None]] = np.inf
-        found = top_k_columns(squared, wanted)
-        nearest[part] = pool[found]
-        distances[part] = np.take_along_axis(squared, found, axis=1)
-    if known is not None:
-        nearest = np.concatenate([known[0], nearest], axis=1)
-        distances = np.concatenate([known[1], distances], axis=1)
-        order = np.argsort(nearest, axis=1, kind="stable")
-        nearest = np.take_along_axis(nearest, order, axis=1)
-        distances = np.take_along_axis(distances, order, axis=1)
-        nearest[:, 1:][nearest[:, 1:] == nearest[:, :-1]] = -1
-    nearest[np.isinf(distances)] = -1
-    order = np.argsort(np.where(nearest < 0, np.inf, distances), axis=1, kind="stable")
-    kept = order[:, : n_neighbors + 1]
-    indices = np.take_along_axis(nearest, kept, axis=1)
-    near = np.take_along_axis(distances, kept, axis=1)
-    if (indices[:, n_neighbors:] < 0).all():  # all other members are neighbors
-        indices, near = indices[:, :n_neighbors], near[:, :n_neighbors]
-    return select_neighbors(indices, near, n_neighbors)
+    """Neighbors of some rows of a large cluster, and weights; rows with few candidates in it search the pool too."""
+    indices = candidates.indices[mine]
+    inside = (indices >= 0) & is_member[indices]
+    indices = np.where(inside, indices, -1)
+    distances = np.where(inside, candidates.in_double()[mine], np.inf)
+    few = np.flatnonzero(np.count_nonzero(inside, axis=1) <= n_neighbors)
+    queries = points.stacked(mine[few], np.float32).astype(np.float64)
+    near, squared = nearest_among(queries, pool_points.astype(np.float64), n_neighbors + 2)
+    near = pool[near]
+    is_candidate = (near[:, :, None] == indices[few, None, :]).any(axis=2)
+    near[is_candidate | (near == candidates.row_start + mine[few, None])] = -1
+    more = np.full((len(mine), n_neighbors + 2), -1)
+    more_distances = np.full(more.shape, np.inf)
+    more[few], more_distances[few] = near, squared
+    return select_neighbors(
+        np.hstack([indices, more]), np.hstack([distances, more_distances]), n_neighbors
+    )
 
 
 def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -189,7 +174,7 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
 
 
 def points_at(
-    points: WeightedBlocks | IncompleteBlocks, start: int, samples: NDArray[np.int64]
+    points: Points, start: int, samples: NDArray[np.int64]
 ) -> NDArray[np.float32] | IncompleteBlocks:
     """Points of those samples that are in a block of rows; incomplete views are in one block."""
     if isinstance(points, IncompleteBlocks):

@@ -9,7 +9,7 @@ share of p there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,11 @@ from scipy.special import log_softmax
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
-from mscam_dask.linalg.neighbors import top_k_columns
+from mscam_dask.linalg.neighbors import Distances, nearest_among
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.solvers.lda import class_sums, discriminant_loadings
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.rules import SIZES
-
-# Bytes of the distances of one block of queries to one block of training samples.
-_BLOCK_BYTES = 16 * 2**20
-
-_Distances = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 
 def predict_by_neighbors(
@@ -37,27 +32,21 @@ def predict_by_neighbors(
     labels: NDArray[np.int64],
     *,
     n_neighbors: int,
-    distances_between: _Distances = squared_distances,
+    distances_between: Distances = squared_distances,
 ) -> NDArray[np.int64]:
     """Cluster (m,) of each query: the one with the largest sum of adaptive-neighbor weights, Eq. (29).
 
     The training samples come in consecutive blocks (start, (b, Σr)); distances are infinite without a common view.
     """
-    m, n = len(queries), len(labels)
-    wanted = min(n_neighbors + 1, n)
-    nearest = np.full((m, wanted), np.inf)
-    indices = np.full((m, wanted), n, dtype=np.int64)
+    m, wanted = len(queries), min(n_neighbors + 1, len(labels))
+    indices, nearest = np.empty((m, 0), dtype=np.int64), np.empty((m, 0))
     for start, block in candidate_blocks:
-        positions = np.arange(start, start + len(block), dtype=np.int64)
-        step = max(1, _BLOCK_BYTES // (8 * (wanted + len(block))))
-        for first in range(0, m, step):
-            rows = slice(first, min(first + step, m))
-            distances = np.hstack([nearest[rows], distances_between(queries[rows], block)])
-            shape = (rows.stop - rows.start, len(block))
-            pool = np.hstack([indices[rows], np.broadcast_to(positions, shape)])
-            order = np.lexsort((pool, distances), axis=-1)[:, :wanted]
-            nearest[rows] = np.take_along_axis(distances, order, axis=1)
-            indices[rows] = np.take_along_axis(pool, order, axis=1)
+        count = min(wanted, len(block))
+        found, squared = nearest_among(queries, block, count, distances_between)
+        indices, nearest = np.hstack([indices, start + found]), np.hstack([nearest, squared])
+        order = np.lexsort((indices, nearest), axis=-1)[:, :wanted]
+        indices = np.take_along_axis(indices, order, axis=1)
+        nearest = np.take_along_axis(nearest, order, axis=1)
     if wanted == 1:
         return np.asarray(labels[indices[:, 0]], dtype=np.int64)
     weights = adaptive_neighbor_weights(with_finite_distances(nearest))
@@ -118,7 +107,7 @@ class NeighborVotes:
     def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
         """Shares of the votes (b, c), and the cluster (b, v) that neighbors in each view prefer, −1 where rows are NaN."""
         has = _presence(views)
-        distances: _Distances = squared_distances
+        distances: Distances = squared_distances
         if not has.all() or np.isnan(self.joint).any():
             distances = SharedDistances(tuple(view.shape[1] for view in views))
         votes = self._votes(np.hstack(list(views)), self.joint, self.labels, distances)
@@ -137,17 +126,13 @@ class NeighborVotes:
         return shares / counts, preferred
 
     def _votes(
-        self, points: Points, voters: Points, labels: NDArray[np.int64], between: _Distances
+        self, points: Points, voters: Points, labels: NDArray[np.int64], between: Distances
     ) -> Points:
         """Shares of the votes (b, c) of the nearest voters at finite distances."""
         votes = np.zeros((len(points), self.n_clusters))
-        step = max(1, _BLOCK_BYTES // (8 * len(voters)))
-        for start in range(0, len(points), step):
-            distances = between(points[start : start + step], voters)
-            nearest = top_k_columns(distances, min(self.n_neighbors, len(voters)))
-            finite = np.isfinite(np.take_along_axis(distances, nearest, axis=1))
-            rows = np.arange(start, start + len(nearest))[:, None]
-            np.add.at(votes, (rows, labels[nearest]), finite)
+        count = min(self.n_neighbors, len(voters))
+        nearest, squared = nearest_among(points, voters, count, between)
+        np.add.at(votes, (np.arange(len(points))[:, None], labels[nearest]), np.isfinite(squared))
         total = votes.sum(axis=1, keepdims=True)
         return np.where(total > 0.0, votes / np.maximum(total, 1.0), 1.0 / self.n_clusters)
 

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage
 from scipy.sparse import csr_array
 
+from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.cluster_tree import cluster_tree, merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import GraphRows
@@ -70,7 +71,8 @@ def test_views_that_have_all_samples_merge_as_complete_ones(
     found = merge_incomplete(points, components, n_clusters)
     sizes = np.bincount(components).astype(float)
     members = np.eye(n_components)[components]
-    merged, _ = ward_merge(members.T @ np.hstack(blocks) / sizes[:, None], sizes, n_clusters)
+    means = members.T @ np.hstack(blocks) / sizes[:, None]
+    merged, _ = ward_merge(squared_distances(means, means), sizes, n_clusters)
     assert found.tolist() == canonical_labels(merged[components]).tolist()
 
 

@@ -25,7 +25,6 @@ from mscam_dask.solvers.partition_graph import (
     cluster_rows,
     points_at,
     pool_members,
-    rows_by_cluster,
     with_bridges,
 )
 from mscam_dask.solvers.row_graph import (
@@ -63,7 +62,7 @@ def partition_graph(points: Any, labels: Labels, k: int) -> csr_array[np.float64
     """Partition graph of one block."""
     if isinstance(points, np.ndarray):
         points = as_weighted_blocks(points)
-    rows = rows_by_cluster(points, labels, k)
+    rows = cluster_rows(points, labels, k)
     return bridged([rows], [points], [(0, len(labels))], labels, k)[0]
 
 
@@ -190,7 +189,7 @@ def blocked(points: Array, labels: Labels, k: int, candidates: Labels, n_rows: i
     distances = np.take_along_axis(oracle.pair_distances(points), candidates, axis=1)
     rows = [
         cluster_rows(
-            part, CandidateEdges(a, candidates[a:b], distances[a:b]), labels, pool, pooled, k
+            part, labels, k, pool, pooled, CandidateEdges(a, candidates[a:b], distances[a:b])
         )
         for part, (a, b) in zip(parts, ranges, strict=True)
     ]
@@ -275,5 +274,5 @@ def test_absent_candidates_are_no_neighbors_of_blocked_rows() -> None:
     pool = pool_members(part, labels, 1), points.astype(np.float32)
     found = candidate_neighbors(points, 4, 0, 6)
     absent = CandidateEdges(0, np.full_like(found.indices, -1), np.zeros((6, 4)))
-    expected = cluster_rows(part, found, labels, *pool, 1).affinity.toarray()
-    assert_array_equal(cluster_rows(part, absent, labels, *pool, 1).affinity.toarray(), expected)
+    expected = cluster_rows(part, labels, 1, *pool, found).affinity.toarray()
+    assert_array_equal(cluster_rows(part, labels, 1, *pool, absent).affinity.toarray(), expected)

@@ -15,7 +15,7 @@ from mscam_dask.engine import graph as graphs
 from mscam_dask.engine import spectrum, views
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
-from mscam_dask.linalg.distances import squared_distances_to
+from mscam_dask.linalg.distances import squared_distances, squared_distances_to
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
@@ -300,7 +300,10 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
     joined = np.concatenate([ridge_points(one) for one in own_views])
     sizes = np.bincount(labels[1]).astype(float)
     means = np.eye(len(sizes))[labels[1]].T @ joined / sizes[:, None]
-    assert_array_equal(merged, canonical_labels(ward_merge(means, sizes, 3)[0][labels[1]]))
+    assert_array_equal(
+        merged,
+        canonical_labels(ward_merge(squared_distances(means, means), sizes, 3)[0][labels[1]]),
+    )
 
 
 def random_rows(seed: int, n: int = 40) -> tuple[csr_array[np.float64], list[GraphRows]]:
