@@ -18,6 +18,7 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
 from mscam_dask.solvers.lda import (
     ClassSums,
     LinearDiscriminants,
@@ -27,12 +28,7 @@ from mscam_dask.solvers.lda import (
 )
 from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import GramSum, ViewShape, gram_of_rows, moments_of_rows
-from mscam_dask.solvers.row_view import (
-    project_rows,
-    ridge_factor,
-    row_scaling,
-)
-from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, view_svd
+from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, directions_of_gram, project_rows, view_svd
 from mscam_dask.types.events import ViewIteration, ViewPrepared
 from mscam_dask.types.parameters import Scale, ViewSettings
 from mscam_dask.types.rules import SIZES
@@ -126,14 +122,9 @@ def by_blocks(
         [stage.submit(of_rows, gram_of_rows, *block, transform, kind="gram") for block in data],
         n_left=FAN_IN,
     )
-    directions = functools.partial(
-        ridge_factor,
-        scale=settings.scale,
-        alpha=settings.alpha,
-        name=source.name,
-        max_rank=max_rank,
+    factor = stage.submit(
+        ridge_factor, grams, transform, settings, source.name, max_rank, kind="factor_of"
     )
-    factor = stage.submit(directions, grams, transform, kind="factor_of")
     rows = [stage.submit(project, *block, factor) for block in data]
     return View(tuple(rows), factor)
 
@@ -161,9 +152,28 @@ def merged_grams(sums: list[GramSum]) -> GramSum:
     return functools.reduce(GramSum.merge, sums)
 
 
+def row_scaling(moments: list[ColumnMoments], scale: Scale) -> RowTransform:
+    """Scaling of the rows from the moments of all blocks."""
+    return fit_transform_from_moments(scale, functools.reduce(ColumnMoments.merge, moments))
+
+
+def ridge_factor(
+    sums: list[GramSum], transform: RowTransform, settings: ViewSettings, name: str, max_rank: int
+) -> RidgeView:
+    """Ridge view, without rows, from the Gram matrices of all blocks."""
+    total = merged_grams(sums)
+    view = directions_of_gram(total, transform).without_rows(
+        total.count, name=name, scale=settings.scale, max_rank=max_rank
+    )
+    return ridge_view(view, alpha=settings.alpha, n_samples=total.count)
+
+
 def project(source: RowSource, start: int, stop: int, view: RidgeView) -> RidgeView:
     """Ridge view of a block of rows."""
-    return view.of_rows(project_rows(cache_chunks(source).read, start, stop, view))
+    loadings = view.encoder.loadings / np.sqrt(view.coordinates()[1])
+    encoder = dataclasses.replace(view.encoder, loadings=loadings)
+    read = cache_chunks(source).read
+    return view.of_rows(project_rows(read, start, stop, encoder, np.float32))
 
 
 def rows_of_view(view: RidgeView, start: int, stop: int) -> RidgeView:

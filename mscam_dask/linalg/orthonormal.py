@@ -13,12 +13,6 @@ from mscam_dask.errors import DataError
 _BLOCK_ENTRIES = 1 << 17
 
 
-def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Inverse square root G^{-1/2} of a symmetric positive definite matrix (r, r)."""
-    values, rotation = scipy.linalg.eigh(gram)
-    return np.asarray((rotation / np.sqrt(values)) @ rotation.T, dtype=np.float64)
-
-
 def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
     """Flip columns so that the first entry of (nearly) largest magnitude is positive.
 

@@ -1,4 +1,4 @@
-"""A view whose rows are in blocks: its ridge self-representation and its ADMM, by sums over blocks.
+"""The ADMM of a view whose rows are in blocks, by sums over blocks.
 
 With B = [Q, V_m] the sums BᵀB and BᵀLB over blocks define the problem of `mscam_dask.solvers.admm`
 in span(H), H = B T: no task needs all rows.
@@ -7,7 +7,6 @@ in span(H), H = B T: no task needs all rows.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,62 +17,17 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows
 from mscam_dask.linalg.laplacian import induced_laplacian
-from mscam_dask.linalg.orthonormal import column_signs
-from mscam_dask.linalg.ridge import Basis, basis_from_gram
-from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
 from mscam_dask.solvers.admm import (
     ReducedProblem,
     ViewSolution,
     n_shrunk,
     solve_view,
 )
-from mscam_dask.solvers.ridge_view import Encoder, RidgeView, ViewSVD, ridge_view
-from mscam_dask.solvers.row_blocks import GramSum, RowReader, row_blocks
-from mscam_dask.solvers.view_svd import ROUNDING, n_separating
-from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.types.parameters import Parameters
 
 # Length of a component of V_m outside span(Q) below which it is rounding.
 _NEW_DIRECTION = 1e-3
-
-
-def row_scaling(moments: Sequence[ColumnMoments], scale: Scale) -> RowTransform:
-    """Scaling of the rows from the moments of all blocks."""
-    return fit_transform_from_moments(scale, functools.reduce(ColumnMoments.merge, moments))
-
-
-def ridge_factor(
-    sums: Sequence[GramSum],
-    transform: RowTransform,
-    *,
-    scale: Scale,
-    alpha: float,
-    name: str,
-    max_rank: int,
-) -> RidgeView:
-    """Ridge view, without rows, from the Gram matrices of all blocks.
-
-    As `view_svd` and `ridge_view`, except that signs are those of the loadings, and that Q is orthonormal to the
-    precision of the Gram matrix: 1e-5 where s² is 1e-10 of the largest.
-    """
-    total = functools.reduce(GramSum.merge, sums)
-    directions, s2 = basis_from_gram(total.gram)
-    floor = total.count * ROUNDING**2 * float(total.mean @ total.mean)
-    rank = n_separating(s2, floor, name=name, scale=scale)
-    values = s2[: min(rank, max_rank)]
-    loadings = directions[:, : len(values)] / np.sqrt(values)
-    loadings *= column_signs(loadings)
-    encoder = Encoder("features", transform, 0, 1.0, total.mean, loadings)
-    basis = Basis(np.empty((0, len(values)), dtype=np.float32), values / float(s2[:rank].mean()))
-    return ridge_view(ViewSVD(basis, encoder), alpha=alpha, n_samples=total.count)
-
-
-def project_rows(read: RowReader, start: int, stop: int, view: RidgeView) -> NDArray[np.float32]:
-    """Rows start … stop − 1 of Q (m, r)."""
-    n_features, lengths = len(view.encoder.offset), np.sqrt(view.coordinates()[1])
-    vectors = np.empty((stop - start, view.basis.rank), dtype=np.float32)
-    for first, last in row_blocks(stop - start, n_features):
-        vectors[first:last] = view.encoder(read(start + first, start + last)) / lengths
-    return vectors
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

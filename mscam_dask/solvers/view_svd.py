@@ -13,9 +13,9 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.orthonormal import column_signs, inverse_root, orient_columns
+from mscam_dask.linalg.orthonormal import orient_columns
 from mscam_dask.linalg.ridge import RANK_TOLERANCE, Basis, basis_from_gram, basis_from_kernel
-from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
+from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.ridge_view import Encoder, ViewSVD
 from mscam_dask.solvers.row_blocks import (
     Blocks,
@@ -38,11 +38,8 @@ _PANEL_BYTES = 128 * 2**20
 # Columns of a view for which loadings are computed at a time.
 _COLUMNS = 2048
 
-ROUNDING = 16 * float(np.finfo(np.float64).eps)
-"""Share of the mean that rounding may leave as s of a constant column."""
-
-# s²_min / s²_max above which a Gram matrix gives Q to the precision of its dtype.
-_WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
+# Share of the mean that rounding may leave as s of a constant column.
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 
 def view_svd(
@@ -53,167 +50,137 @@ def view_svd(
     name: str,
     dtype: type[np.floating[Any]] = np.float64,
     max_rank: int | None = None,
-    most_decomposed: int = MAX_EXACT_GRAM,
 ) -> ViewSVD:
     """Thin SVD X = Q S Vᵀ of a scaled and centered view; DataError if all its rows are equal.
 
     Distance views become the kernel exp(−D / mean D), kernel views are used as they are, both centered in feature space.
     All in float64, Q in `dtype`. Only the `max_rank` directions of largest s² are kept, and then of a view with more
-    than `most_decomposed` rows and columns no Gram matrix or kernel is decomposed; the unit of s² is its mean over all.
+    than `MAX_EXACT_GRAM` rows and columns no Gram matrix or kernel is decomposed; the unit of s² is its mean over all.
     """
-    smaller_side = min(shape.n_samples, shape.n_features)
-    exact = max_rank is None or smaller_side <= most_decomposed
+    n, d = shape.n_samples, shape.n_features
+    exact = max_rank is None or min(n, d) <= MAX_EXACT_GRAM
     if shape.view_type != "features":
-        found, encoder = _factor_kernel(read, shape, None if exact else max_rank)
+        found = _of_kernel(read, shape, None if exact else max_rank)
     else:
-        moments = moments_of_rows(read, 0, shape.n_samples, shape.n_features)
-        transform = fit_transform_from_moments(scale, moments)
-
-        def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-            for start, stop in row_blocks(shape.n_samples, shape.n_features):
-                yield start, stop, transform.apply(read(start, stop))
-
-        if not exact:
-            found = _factor_strongest(blocks, shape, dtype, max_rank or smaller_side)
-        elif shape.n_features <= shape.n_samples:
-            total = gram_of_rows(read, 0, shape.n_samples, transform)
-            found = _factor_by_columns(blocks, total, dtype, max_rank or smaller_side)
+        transform = fit_transform_from_moments(scale, moments_of_rows(read, 0, n, d))
+        if exact and d <= n:
+            found = directions_of_gram(gram_of_rows(read, 0, n, transform), transform)
+        elif exact:
+            found = _of_rows(read, shape, transform)
         else:
-            found = _factor_by_rows(blocks, shape, dtype)
-        encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
-    known_s2, offset = found.known_s2, found.offset
-    if shape.view_type == "features":
-        floor = shape.n_samples * ROUNDING**2 * float(offset @ offset)
+            found = _strongest(read, shape, transform, max_rank or d)
+    view = found.without_rows(n, name=name, scale=scale, max_rank=max_rank)
+    if found.vectors is not None:
+        vectors = found.vectors[:, : view.basis.rank].astype(dtype, copy=False)
     else:
-        floor = shape.n_samples * ROUNDING * float(np.abs(offset).max())
-    rank = n_separating(known_s2, floor, name=name, scale=scale)
-    unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
-    rank = min(rank, max_rank or smaller_side)
-    encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
-    vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
-    return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
+        vectors = project_rows(read, 0, n, view.encoder, dtype)
+    return ViewSVD(Basis(vectors, view.basis.singular_values_squared), view.encoder)
 
 
-def n_separating(
-    singular_values_squared: NDArray[np.float64], floor: float, *, name: str, scale: Scale
-) -> int:
-    """Number of s² above what rounding of the mean may leave after centering; DataError without any."""
-    rank = int(np.count_nonzero(singular_values_squared > floor))
-    if rank == 0:
-        raise DataError(
-            f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
-            "samples. Exclude the view or set another scale."
-        )
-    return rank
+def project_rows(
+    read: RowReader, start: int, stop: int, encoder: Encoder, dtype: type[np.floating[Any]]
+) -> NDArray[Any]:
+    """Rows start … stop − 1 of a view by its encoder (m, r)."""
+    rows: NDArray[Any] = np.empty((stop - start, encoder.loadings.shape[1]), dtype=dtype)
+    for first, last in row_blocks(stop - start, len(encoder.offset)):
+        rows[first:last] = encoder(read(start + first, start + last))
+    return rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Factors:
-    """Singular vectors and values of the centered rows X (n, d)."""
+class Directions:
+    """Known directions of a centered view, those of largest s² first."""
 
-    basis: Basis
-    offset: NDArray[np.float64]  # (d,) mean row
-    loadings: NDArray[np.float64]  # (d, r) V / s, so that Q = X V / s
-    known_s2: NDArray[np.float64]  # (≥ r,) all known s², descending
+    encoder: Encoder  # yields Q
+    singular_values_squared: NDArray[np.float64]  # (r,)
+    vectors: NDArray[np.float64] | None = None  # Q (n, r), if it is known without the encoder
     mean_s2: float | None = None  # over all directions; None if all s² are known
 
+    def without_rows(
+        self, n_samples: int, *, name: str, scale: Scale, max_rank: int | None
+    ) -> ViewSVD:
+        """SVD without Q: the first directions above what rounding of the mean may leave; DataError without any."""
+        s2, offset = self.singular_values_squared, self.encoder.offset
+        floor = n_samples * _ROUNDING**2 * float(offset @ offset)
+        if self.encoder.view_type != "features":
+            floor = n_samples * _ROUNDING * float(np.abs(offset).max())
+        rank = int(np.count_nonzero(s2 > floor))
+        if rank == 0:
+            raise DataError(
+                f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
+                "samples. Exclude the view or set another scale."
+            )
+        unit = float(s2[:rank].mean()) if self.mean_s2 is None else self.mean_s2
+        kept = slice(min(rank, max_rank or rank))
+        encoder = dataclasses.replace(self.encoder, loadings=self.encoder.loadings[:, kept])
+        empty = np.empty((0, kept.stop), dtype=np.float32)
+        return ViewSVD(Basis(empty, s2[kept] / unit), encoder)
 
-def _factor_by_columns(
-    blocks: Blocks, total: GramSum, dtype: type[np.floating[Any]], max_rank: int
-) -> _Factors:
-    """SVD through XᵀX, for d ≤ n."""
-    offset = total.mean
-    directions, all_s2 = basis_from_gram(total.gram)
-    s2 = all_s2[:max_rank]
-    loadings = directions[:, : len(s2)] / np.sqrt(s2)
-    if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
-        # small directions of a Gram matrix are inaccurate: restore the orthonormality of Q
-        overlap = np.zeros((len(s2), len(s2)))
-        for _, _, rows in blocks():
-            part = (rows - offset) @ loadings
-            overlap += part.T @ part
-        loadings = loadings @ inverse_root(overlap)
-    vectors, loadings = _signed(blocks, total.count, offset, loadings, dtype)
-    return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
+
+def directions_of_gram(total: GramSum, transform: RowTransform) -> Directions:
+    """Directions of the rows of a Gram matrix XᵀX (d, d).
+
+    Q is orthonormal to the precision of the Gram matrix: 1e-5 where s² is 1e-10 of the largest.
+    """
+    vectors, s2 = basis_from_gram(total.gram)
+    return Directions(_encoder(transform, total.mean, vectors / np.sqrt(s2)), s2)
 
 
-def _factor_strongest(
-    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], max_rank: int
-) -> _Factors:
-    """Truncated SVD; only the sum of the other s² is known."""
+def _encoder(
+    transform: RowTransform, offset: NDArray[np.float64], loadings: NDArray[np.float64]
+) -> Encoder:
+    """Encoder of feature rows whose loadings have canonical signs."""
+    return Encoder("features", transform, 0, 1.0, offset, orient_columns(loadings))
+
+
+def _blocks(read: RowReader, shape: ViewShape, transform: RowTransform) -> Blocks:
+    def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        for start, stop in row_blocks(shape.n_samples, shape.n_features):
+            yield start, stop, transform.apply(read(start, stop))
+
+    return blocks
+
+
+def _strongest(
+    read: RowReader, shape: ViewShape, transform: RowTransform, max_rank: int
+) -> Directions:
+    """Directions of largest s²; only the sum of the other s² is known."""
+    blocks = _blocks(read, shape, transform)
     offset = mean_row(blocks, shape)
-    directions, total = truncated_svd(blocks, shape, offset, max_rank)
-    s2 = directions.singular_values_squared
-    loadings = directions.vectors / np.sqrt(s2)
-    vectors, loadings = _signed(blocks, shape.n_samples, offset, loadings, dtype)
-    mean_s2 = total / min(shape.n_samples - 1, shape.n_features)
-    return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
+    found, total = truncated_svd(blocks, shape, offset, max_rank)
+    s2 = found.singular_values_squared
+    encoder = _encoder(transform, offset, found.vectors / np.sqrt(s2))
+    return Directions(encoder, s2, mean_s2=total / min(shape.n_samples - 1, shape.n_features))
 
 
-def _signed(
-    blocks: Blocks,
-    n_samples: int,
-    offset: NDArray[np.float64],
-    loadings: NDArray[np.float64],
-    dtype: type[np.floating[Any]],
-) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Products of rows and loadings, and the loadings, with canonical signs."""
-    vectors: NDArray[Any] = np.empty((n_samples, loadings.shape[1]), dtype=dtype)
-    for start, stop, rows in blocks():
-        vectors[start:stop] = (rows - offset) @ loadings
-    signs = column_signs(vectors)
-    vectors *= signs.astype(vectors.dtype)
-    return vectors, loadings * signs
-
-
-def _factor_by_rows(blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]]) -> _Factors:
-    """SVD through X Xᵀ, for d > n."""
-    n = shape.n_samples
+def _of_rows(read: RowReader, shape: ViewShape, transform: RowTransform) -> Directions:
+    """Directions through X Xᵀ, for d > n."""
+    n, d = shape.n_samples, shape.n_features
+    blocks = _blocks(read, shape, transform)
     offset = mean_row(blocks, shape)
-
-    def centered() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-        for start, stop, rows in blocks():
-            yield start, stop, rows - offset
-
     gram = np.empty((n, n))
-    for panel in _panels(centered()):
-        for other_start, other_stop, others in centered():
-            if other_start > panel[-1][0]:
+    # the preceding rows are read once for each panel of many blocks
+    for start, stop in row_blocks(n, d, block_bytes=_PANEL_BYTES):
+        panel = transform.apply(read(start, stop)) - offset
+        for other_start, other_stop, others in blocks():
+            if other_start >= stop:
                 break
-            for start, stop, rows in panel:
-                if start >= other_start:
-                    products = rows @ others.T
-                    gram[start:stop, other_start:other_stop] = products
-                    gram[other_start:other_stop, start:stop] = products.T
+            products = panel @ (others - offset).T
+            gram[start:stop, other_start:other_stop] = products
+            gram[other_start:other_stop, start:stop] = products.T
     basis = basis_from_kernel(gram)
-    loadings = np.zeros((shape.n_features, basis.rank))
-    for start, stop, rows in centered():
-        for first in range(0, shape.n_features, _COLUMNS):
+    loadings = np.zeros((d, basis.rank))
+    for start, stop, rows in blocks():
+        for first in range(0, d, _COLUMNS):
             some = slice(first, first + _COLUMNS)
-            loadings[some] += rows[:, some].T @ basis.vectors[start:stop]
+            loadings[some] += (rows[:, some] - offset[some]).T @ basis.vectors[start:stop]
     loadings /= basis.singular_values_squared
-    vectors = basis.vectors.astype(dtype, copy=False)
-    s2 = basis.singular_values_squared
-    return _Factors(Basis(vectors, s2), offset, loadings, s2)
+    encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
+    return Directions(encoder, basis.singular_values_squared, basis.vectors)
 
 
-def _panels(
-    blocks: Iterator[tuple[int, int, NDArray[np.float64]]],
-) -> Iterator[list[tuple[int, int, NDArray[np.float64]]]]:
-    """Groups of blocks held together, so that the preceding rows are streamed once per group."""
-    panel: list[tuple[int, int, NDArray[np.float64]]] = []
-    for start, stop, rows in blocks:
-        if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > _PANEL_BYTES:
-            yield panel
-            panel = []
-        panel.append((start, stop, rows))
-    yield panel
-
-
-def _factor_kernel(
-    read: RowReader, shape: ViewShape, max_rank: int | None
-) -> tuple[_Factors, Encoder]:
-    """SVD in feature space, and encoder, of a distance or kernel view."""
+def _of_kernel(read: RowReader, shape: ViewShape, max_rank: int | None) -> Directions:
+    """Directions of a distance or kernel view in feature space."""
     n = shape.n_samples
     kernel = np.empty((n, n))
     for start, stop in row_blocks(n, n):
@@ -235,8 +202,8 @@ def _factor_kernel(
     else:
         basis, mean_s2 = truncated_eigh(kernel, max_rank)
     s2 = basis.singular_values_squared
-    found = _Factors(basis, means, basis.vectors / s2, s2, mean_s2)
-    return found, Encoder(shape.view_type, None, exponent, unit, means, found.loadings)
+    encoder = Encoder(shape.view_type, None, exponent, unit, means, basis.vectors / s2)
+    return Directions(encoder, s2, basis.vectors, mean_s2)
 
 
 # Additional columns; the iteration converges by the gap to the first direction left out.
@@ -293,16 +260,14 @@ def truncated_svd(
         before = s2.sum()
 
 
-def truncated_eigh(
-    kernel: NDArray[np.float64], rank: int, *, n_sampled: int = _RANK_SAMPLE
-) -> tuple[Basis, float]:
+def truncated_eigh(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, float]:
     """Leading eigenpairs of a centered kernel (n, n) by ARPACK, and the mean of all its positive eigenvalues.
 
     The sum of all is the trace. The number of positive eigenvalues and the sum of the negative ones are estimated from
-    `n_sampled` samples: a kernel of lower rank shows all its directions there, any other is taken to have n − 1.
+    some samples: a kernel of lower rank shows all its directions there, any other is taken to have n − 1.
     """
     n = len(kernel)
-    directions, negative = _eigenvalue_signs(kernel, n_sampled)
+    directions, negative = _eigenvalue_signs(kernel)
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
@@ -315,10 +280,10 @@ def truncated_eigh(
     return basis, (float(kernel.trace()) + negative) / directions
 
 
-def _eigenvalue_signs(kernel: NDArray[np.float64], n_sampled: int) -> tuple[float, float]:
+def _eigenvalue_signs(kernel: NDArray[np.float64]) -> tuple[float, float]:
     """Estimated number of positive eigenvalues of a kernel, and magnitude of all negative ones."""
     n = len(kernel)
-    drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, n_sampled), replace=False))
+    drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, _RANK_SAMPLE), replace=False))
     values = scipy.linalg.eigvalsh(kernel[np.ix_(drawn, drawn)])
     least = RANK_TOLERANCE * np.abs(values).max()
     positive, negative = values[values > least], values[values < -least]

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, random_array
 
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import graph as graphs
 from mscam_dask.engine import spectrum, views
 from mscam_dask.linalg import block_eigensolver as eigen
@@ -26,7 +27,7 @@ from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
 from tests.solvers.whole_rows import reduced_problem, ridge_points
@@ -45,13 +46,13 @@ def view() -> NDArray[np.float64]:
 
 def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[RidgeView]:
     """Ridge view by blocks."""
-    read = lambda start, stop: view[start:stop]  # noqa: E731
-    moments = [moments_of_rows(read, *one, view.shape[1]) for one in RANGES]
-    transform = row_view.row_scaling(moments, scale)
+    source = ArrayRows(view, "v")
+    moments = [moments_of_rows(source.read, *one, view.shape[1]) for one in RANGES]
+    transform = views.row_scaling(moments, scale)
     with small_blocks(4096):
-        sums = [gram_of_rows(read, *one, transform) for one in RANGES]
-    ridge = row_view.ridge_factor(sums, transform, scale=scale, alpha=1.0, name="v", max_rank=64)
-    return [ridge.of_rows(row_view.project_rows(read, *one, ridge)) for one in RANGES]
+        sums = [gram_of_rows(source.read, *one, transform) for one in RANGES]
+    ridge = views.ridge_factor(sums, transform, ViewSettings(scale=scale, alpha=1.0), "v", 64)
+    return [views.project(source, *one, ridge) for one in RANGES]
 
 
 def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[GraphRows]:
@@ -113,7 +114,6 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     # signs of directions differ
     assert_allclose(np.abs(joined), np.abs(ridge_points(expected)), atol=2e-5)
     encoder = blocks[0].encoder
-    assert encoder is not None
     assert_allclose(encoder(view), joined, atol=1e-5)
 
 

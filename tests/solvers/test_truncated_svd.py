@@ -13,6 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.ridge import Basis, basis_from_kernel
+from mscam_dask.solvers import view_svd as module
 from mscam_dask.solvers.ridge_view import ViewSVD
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_blocks
 from mscam_dask.solvers.view_svd import truncated_eigh, truncated_svd, view_svd
@@ -80,19 +81,20 @@ def test_values_too_large_to_be_squared_are_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(90, 70), (60, 140)])
 @pytest.mark.parametrize("scale", ["standard", "unit", "none"])
-def test_a_wide_view_is_factored_as_by_its_gram_matrix(shape: tuple[int, int], scale: Any) -> None:
+def test_a_wide_view_is_factored_as_by_its_gram_matrix(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], scale: Any
+) -> None:
     rng = np.random.default_rng(4)
     low = rng.standard_normal((shape[0], 6)) * 8.0 * 0.6 ** np.arange(6)
     rows = low @ rng.standard_normal((6, shape[1])) + 0.2 * rng.standard_normal(shape)
 
-    def factored(**options: Any) -> Any:
+    def factored() -> Any:
         shaped = ViewShape(*shape, "features")
-        return view_svd(
-            lambda a, b: rows[a:b], shaped, scale=scale, name="w", max_rank=4, **options
-        )
+        return view_svd(lambda a, b: rows[a:b], shaped, scale=scale, name="w", max_rank=4)
 
     exact = factored()
-    found = factored(most_decomposed=20)
+    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
+    found = factored()
     assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
     assert_allclose(
         found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-3
@@ -124,10 +126,13 @@ def kernels() -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("kind", ["full", "thirty", "three", "indefinite"])
-def test_of_a_kernel_they_are_its_first_eigenvectors(kind: str) -> None:
+def test_of_a_kernel_they_are_its_first_eigenvectors(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(module, "_RANK_SAMPLE", 70)
     kernel = kernels()[kind]
     exact = basis_from_kernel(kernel)
-    basis, mean = truncated_eigh(kernel, RANK, n_sampled=70)
+    basis, mean = truncated_eigh(kernel, RANK)
     assert basis.rank == min(RANK, exact.rank)
     s2 = exact.singular_values_squared
     assert_allclose(basis.singular_values_squared, s2[:RANK], rtol=1e-10)
@@ -138,19 +143,18 @@ def test_of_a_kernel_they_are_its_first_eigenvectors(kind: str) -> None:
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])
 def test_a_large_distance_or_kernel_view_is_factored_as_by_all_its_directions(
-    view_type: ViewType,
+    monkeypatch: pytest.MonkeyPatch, view_type: ViewType
 ) -> None:
     points = np.random.default_rng(7).standard_normal((90, 3)) * [9.0, 4.0, 2.0]
     square = squareform(pdist(points)) if view_type == "distance" else 7.0 + points @ points.T
 
-    def factored(**options: Any) -> ViewSVD:
+    def factored() -> ViewSVD:
         shape = ViewShape(90, 90, view_type)
-        return view_svd(
-            lambda a, b: square[a:b], shape, scale="none", name="w", max_rank=3, **options
-        )
+        return view_svd(lambda a, b: square[a:b], shape, scale="none", name="w", max_rank=3)
 
     exact = factored()
-    found = factored(most_decomposed=20)
+    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
+    found = factored()
     assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
     assert_allclose(
         found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-9
