@@ -349,13 +349,6 @@ def _found(graph: Array, before: Array, embeddings: Sequence[Array], settings: S
     return Found(labels, graph, converged, change, tuple(embeddings))
 
 
-def modularity(affinity: Array, labels: NDArray[np.int64]) -> float:
-    """Newman: Σ_ij (w_ij − d_i d_j / 2m) [same cluster] / 2m."""
-    degrees, total = affinity.sum(axis=1), affinity.sum()
-    same = labels[:, None] == labels[None, :]
-    return float(np.sum((affinity - np.outer(degrees, degrees) / total)[same]) / total)
-
-
 def partition_graph(
     distances: Array, labels: NDArray[np.int64], n_neighbors: int, allowed: NDArray[np.bool_]
 ) -> Array:

@@ -23,13 +23,13 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.views import FactoredView, svd_or_error, view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.linalg.neighbor_information import neighbor_votes
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
     default_settings,
     embedding_neighbors,
     has_few_columns,
-    neighbor_votes,
     overlap_of_permutations,
     uninformative_views,
 )

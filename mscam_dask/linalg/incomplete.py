@@ -15,18 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.distances import squared_distances_to
-from mscam_dask.linalg.neighbors import top_k_columns
+from mscam_dask.linalg.neighbors import nearest_among
 from mscam_dask.types.rules import CONSTANTS
 
-# Neighbors proposed beyond K + K/4, as in the search of complete points.
+# Neighbors that are compared beyond the K-th and the sample itself: ties go to the lower index.
 _PADDING = 8
 
-# Bytes of the distances of a block of rows to all samples.
-_BLOCK_BYTES = 8 * 2**20
-
-# Rows of such a block at least.
-_MIN_ROWS = 64
+# Share of the mean distance below which a distance is rounding.
+_ROUNDING = 1e-13
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,34 +51,7 @@ class IncompleteBlocks:
 
     def distances(self, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
         """Squared distances (a, b) by products; infinite for points without a common block."""
-        return self.products(others).distances(rows)
-
-    def products(self, others: NDArray[np.int64]) -> _Products:
-        """Factors of the squared distances to the points `others`."""
-        return _Products(self, others)
-
-    def distances_on_edges(
-        self, rows: NDArray[np.int64], indices: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Squared distances (a, K) of `rows` to their `indices`, by exact differences."""
-        groups = sorted(set(self.groups))
-        sums = {group: np.zeros(indices.shape) for group in groups}
-        scales = {group: np.zeros(indices.shape) for group in groups}
-        is_shared = np.zeros(indices.shape, dtype=np.bool_)
-        for block, own, group, scale in zip(
-            self.blocks, self.present, self.groups, self.scales, strict=True
-        ):
-            positions = own.positions
-            i = np.flatnonzero(positions[rows] >= 0)
-            ends = positions[indices[i]]
-            squared = squared_distances_to(block, positions[rows[i]], np.maximum(ends, 0))
-            sums[group][i] += np.where(ends >= 0, squared, 0.0)
-            scales[group][i] += np.where(ends >= 0, scale, 0.0)
-            is_shared[i] |= ends >= 0
-        result = np.where(is_shared, 0.0, np.inf)
-        for group in groups:
-            result += _means(sums[group], scales[group], self.scales_of(group).sum())
-        return result
+        return _Products(self, others).distances(rows)
 
     def scales_of(self, group: int) -> NDArray[np.float64]:
         """Return μ_v of the blocks of a group."""
@@ -135,7 +104,7 @@ class _Products:
             n_blocks = has.shape[1]
             scales = self._points.scales_of(group)
             squared = np.hstack([-2.0 * coordinates, has, norms]) @ factors
-            np.maximum(squared, 0.0, out=squared)
+            squared[squared < _ROUNDING * scales.sum()] = 0.0
             shared |= (has @ factors[-n_blocks:]) > 0.0
             result += _means(squared, (has * scales) @ factors[-n_blocks:], scales.sum())
         result[~shared] = np.inf
@@ -192,22 +161,13 @@ class SharedDistances:
 def nearest_sharing(
     points: IncompleteBlocks, n_candidates: int, row_start: int, row_stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """K nearest other samples of some rows, and exact squared distances, ascending, (m, K) each."""
-    n = len(points)
-    n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
-    indices = np.empty((row_stop - row_start, n_candidates), dtype=np.int64)
-    distances = np.empty(indices.shape)
-    products = points.products(np.arange(n))
-    step = max(_MIN_ROWS, _BLOCK_BYTES // (8 * n))
-    for start in range(row_start, row_stop, step):
-        rows = np.arange(start, min(start + step, row_stop))
-        found = top_k_columns(products.distances(rows), n_asked)
-        exact = points.distances_on_edges(rows, found)
-        order = np.lexsort((found, exact, found == rows[:, None]), axis=-1)[:, :n_candidates]
-        here = slice(start - row_start, rows[-1] + 1 - row_start)
-        indices[here] = np.take_along_axis(found, order, axis=1)
-        distances[here] = np.take_along_axis(exact, order, axis=1)
-    return indices, distances
+    """K nearest other samples of some rows, and squared distances, ascending, (m, K) each."""
+    everyone, rows = np.arange(len(points)), np.arange(row_start, row_stop)
+    products = _Products(points, everyone)
+    n_asked = min(len(points), n_candidates + 1 + _PADDING)
+    found, near = nearest_among(rows, everyone, n_asked, lambda some, _: products.distances(some))
+    order = np.lexsort((found, near, found == rows[:, None]), axis=-1)[:, :n_candidates]
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(near, order, axis=1)
 
 
 def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -118,12 +118,17 @@ def _of_table(joint: NDArray[np.float64]) -> float:
     return max(0.0, float(np.sum(terms)))
 
 
-def add_mean_graph(total: NDArray[np.float32], lists: Sequence[NDArray[np.integer[Any]]]) -> None:
-    """Add the mean graph of neighbor lists (m, k), distinct or −1, to C-ordered weights (m, n)."""
-    for neighbors in lists:
-        rows = np.flatnonzero(neighbors[:, 0] >= 0)
-        flat = rows[:, None] * total.shape[1] + neighbors[rows]  # four times as fast as two indices
-        total.reshape(-1)[flat] += np.float32(1.0 / len(lists))
+def neighbor_votes(
+    views: Sequence[Sequence[NDArray[np.integer[Any]]]], n_samples: int
+) -> NDArray[np.float32]:
+    """Sum (m, n_samples) over views of the mean graph of their neighbor lists (m, k), distinct or −1."""
+    votes = np.zeros((len(views[0][0]), n_samples), dtype=np.float32)
+    for lists in views:
+        for neighbors in lists:
+            rows = np.flatnonzero(neighbors[:, 0] >= 0)
+            flat = rows[:, None] * n_samples + neighbors[rows]  # four times as fast as two indices
+            votes.reshape(-1)[flat] += np.float32(1.0 / len(lists))
+    return votes
 
 
 def shared_neighbors(

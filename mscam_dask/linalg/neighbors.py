@@ -29,8 +29,8 @@ _MIN_ROWS = 64
 # Bytes of the distances of a block of queries to other points.
 _QUERY_BYTES = 16 * 2**20
 
-Distances = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
-"""Function of points (m, r) and others (n, r) that returns their squared distances (m, n)."""
+Distances = Callable[[NDArray[Any], NDArray[Any]], NDArray[np.float64]]
+"""Function of m points and n others, or of their numbers, that returns squared distances (m, n)."""
 
 # A mean below this share of the largest coordinate needs no centering.
 _CENTERED = 1e-3
@@ -244,10 +244,12 @@ def _search_in_float64(
 
 
 def nearest_among(
-    queries: NDArray[np.float64],
-    others: NDArray[np.float64],
+    queries: NDArray[Any],
+    others: NDArray[Any],
     count: int,
-    distances_between: Distances = squared_distances,
+    distances_between: Callable[
+        [NDArray[Any], NDArray[Any]], NDArray[np.float64]
+    ] = squared_distances,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The `count` nearest of other points for each query, in no order, and squared distances (m, count)."""
     found = np.empty((len(queries), count), dtype=np.int64)

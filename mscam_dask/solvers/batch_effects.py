@@ -226,7 +226,9 @@ def _iterated(
     n_cells = int(cells.max()) + 1
     own = rows
     for _ in range(_N_ROUNDS):
-        effects = two_way(*_sums(own, cells, batches, n_cells, len(offsets)))
+        sums = np.zeros((n_cells, len(offsets), rows.shape[1]))
+        np.add.at(sums, (cells, batches), own)
+        effects = two_way(_counts(cells, batches, n_cells, len(offsets)), sums)
         offsets, means = effects.offsets, effects.means
         own = np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
@@ -236,19 +238,12 @@ def _iterated(
     return _squares_fit(rows, absent, cells, batches, offsets)
 
 
-def _sums(
-    rows: NDArray[np.float64],
-    cells: NDArray[np.int64],
-    batches: NDArray[np.int64],
-    n_cells: int,
-    n_batches: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Counts (K, B) and sums (K, B, d) of the samples of each cell and batch."""
-    counts = np.zeros((n_cells, n_batches))
-    np.add.at(counts, (cells, batches), 1.0)
-    sums = np.zeros((n_cells, n_batches, rows.shape[1]))
-    np.add.at(sums, (cells, batches), rows)
-    return counts, sums
+def _counts(
+    cells: NDArray[np.int64], batches: NDArray[np.int64], n_cells: int, n_batches: int
+) -> NDArray[np.float64]:
+    """Number (K, B) of samples of each cell and batch."""
+    counts = np.bincount(cells * n_batches + batches, minlength=n_cells * n_batches)
+    return counts.reshape(n_cells, n_batches).astype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -292,15 +287,13 @@ def group_sums(
 ) -> GroupSums:
     """Sums over one view (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
-    counts = np.zeros((n_cells, n_batches))
     sums = np.zeros((n_cells, n_batches, shape.n_features))
     squares = np.zeros((n_batches, shape.n_features))
     for start, stop in row_blocks(shape.n_samples, shape.n_features):
         rows, own = read(start, stop) - center, batches[start:stop]
-        np.add.at(counts, (cells[start:stop], own), 1.0)
         np.add.at(sums, (cells[start:stop], own), rows)
         np.add.at(squares, own, rows**2)
-    return GroupSums(counts, sums, squares, center)
+    return GroupSums(_counts(cells, batches, n_cells, n_batches), sums, squares, center)
 
 
 def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
@@ -391,8 +384,6 @@ def same_batch_share(
 
 def expected_share(cells: NDArray[np.int64], batches: NDArray[np.int64]) -> float:
     """Share of the other samples of a cell that are of the same batch, in the mean over samples."""
-    n_batches = int(batches.max()) + 1
-    counts = np.zeros((int(cells.max()) + 1, n_batches))
-    np.add.at(counts, (cells, batches), 1.0)
+    counts = _counts(cells, batches, int(cells.max()) + 1, int(batches.max()) + 1)
     others = np.maximum(counts.sum(axis=1)[cells] - 1.0, 1.0)
     return float(np.mean((counts[cells, batches] - 1.0) / others))

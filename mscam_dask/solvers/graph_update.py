@@ -31,11 +31,7 @@ from mscam_dask.linalg.incomplete import (
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import graph_from_neighbors
-from mscam_dask.linalg.neighbors import (
-    ColumnFacts,
-    column_facts,
-    nearest_neighbors,
-)
+from mscam_dask.linalg.neighbors import ColumnFacts, column_facts, nearest_neighbors
 from mscam_dask.solvers.known_labels import are_cannot_linked, with_links
 from mscam_dask.types.rules import SIZES
 

@@ -10,24 +10,16 @@ these are too few.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, vstack
 
-from mscam_dask.linalg.distances import (
-    WeightedBlocks,
-    as_weighted_blocks,
-    squared_distances,
-)
-from mscam_dask.linalg.incomplete import (
-    IncompleteBlocks,
-    nearest_sharing,
-    with_finite_distances,
-)
+from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks, squared_distances
+from mscam_dask.linalg.incomplete import IncompleteBlocks, nearest_sharing, with_finite_distances
 from mscam_dask.linalg.laplacian import graph_from_neighbors
-from mscam_dask.linalg.neighbors import nearest_among, nearest_neighbors
+from mscam_dask.linalg.neighbors import Distances, nearest_among, nearest_neighbors
 from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, select_neighbors
 from mscam_dask.solvers.row_graph import Components
 
@@ -209,10 +201,7 @@ def bridges(
     return np.array(edges, dtype=np.int64).reshape(-1, 2).T
 
 
-_Distances = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
-
-
-def _distances_of(parts: Sequence[NDArray[np.float32] | IncompleteBlocks]) -> _Distances:
+def _distances_of(parts: Sequence[NDArray[np.float32] | IncompleteBlocks]) -> Distances:
     """Function of the places of some points and others that returns their squared distances."""
     for part in parts:
         if isinstance(part, IncompleteBlocks):
@@ -222,7 +211,7 @@ def _distances_of(parts: Sequence[NDArray[np.float32] | IncompleteBlocks]) -> _D
 
 
 def _closest_pair(
-    distances_of: _Distances, rows: NDArray[np.int64], others: NDArray[np.int64]
+    distances_of: Distances, rows: NDArray[np.int64], others: NDArray[np.int64]
 ) -> tuple[int, int]:
     """First pair with the least distance between two sets of points, by blocks of rows."""
     best = (np.inf, int(rows[0]), int(others[0]))

@@ -29,12 +29,7 @@ from mscam_dask.linalg.neighbor_information import (
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.graph_update import select_neighbors
-from mscam_dask.solvers.row_blocks import (
-    RowReader,
-    ViewShape,
-    moments_of_rows,
-    row_blocks,
-)
+from mscam_dask.solvers.row_blocks import RowReader, ViewShape, moments_of_rows, row_blocks
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import RULES
 

@@ -16,11 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbor_information import (
-    add_mean_graph,
-    permutation_z,
-    shared_neighbors,
-)
+from mscam_dask.linalg.neighbor_information import permutation_z, shared_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -60,16 +56,6 @@ def embedding_neighbors(
     vectors, weights = ridge_view(view, alpha=alpha).coordinates()
     points = WeightedBlocks((vectors[rows],), (weights,))
     return nearest_neighbors(points, n_neighbors)[0].astype(np.int32)
-
-
-def neighbor_votes(
-    views: Sequence[Sequence[NDArray[np.integer[Any]]]], n_samples: int
-) -> NDArray[np.float32]:
-    """Sum (m, n_samples) over views of the mean graph of their neighbor lists (m, k)."""
-    votes = np.zeros((len(views[0][0]), n_samples), dtype=np.float32)
-    for lists in views:
-        add_mean_graph(votes, lists)
-    return votes
 
 
 def overlap_of_permutations(

@@ -17,12 +17,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows
 from mscam_dask.linalg.laplacian import induced_laplacian
-from mscam_dask.solvers.admm import (
-    ReducedProblem,
-    ViewSolution,
-    n_shrunk,
-    solve_view,
-)
+from mscam_dask.solvers.admm import ReducedProblem, ViewSolution, n_shrunk, solve_view
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.types.parameters import Parameters
 

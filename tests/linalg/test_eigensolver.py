@@ -16,11 +16,7 @@ from scipy.sparse import block_diag, csr_array, random_array
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
-from mscam_dask.linalg.laplacian import (
-    connected_components,
-    graph_from_neighbors,
-    laplacian,
-)
+from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.graph_update import select_neighbors
 

@@ -57,9 +57,6 @@ def test_distances_are_means_over_the_shared_views(rng: np.random.Generator) -> 
     points, expected = as_incomplete_blocks(views), by_definition(views)
     everyone = np.arange(N)
     assert_allclose(points.distances(everyone, everyone), expected, atol=1e-12)
-    edges = rng.integers(N, size=(N, 5))
-    rows = everyone[:, None]
-    assert_allclose(points.distances_on_edges(everyone, edges), expected[rows, edges], atol=1e-12)
     between = SharedDistances(tuple(view.shape[1] for view in views))
     joint = np.hstack(views)
     assert_allclose(between(joint[:4], joint[4:]), expected[:4, 4:], atol=1e-12)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.neighbor_information import (
-    add_mean_graph,
     entropy,
     evidence,
     information,
     joint_information,
     modularity,
+    neighbor_votes,
     permutation_z,
     random_walk,
     shared_neighbors,
@@ -115,9 +115,7 @@ def neighbor_lists(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def graph_of(*lists: NDArray[np.int64], n: int) -> NDArray[np.float32]:
-    graph = np.zeros((len(lists[0]), n), dtype=np.float32)
-    add_mean_graph(graph, lists)
-    return graph
+    return neighbor_votes([lists], n)
 
 
 def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> NDArray[np.float64]:

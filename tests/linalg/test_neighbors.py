@@ -12,11 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbors import (
-    column_facts,
-    nearest_neighbors,
-    top_k_columns,
-)
+from mscam_dask.linalg.neighbors import column_facts, nearest_neighbors, top_k_columns
 
 
 def nearest(points: NDArray[np.float64], k: int, **options: Any) -> NDArray[np.int64]:

@@ -13,11 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.orthonormal import (
-    orient_columns,
-    polar_factor,
-    power_steps,
-)
+from mscam_dask.linalg.orthonormal import orient_columns, polar_factor, power_steps
 
 Array = NDArray[np.float64]
 shapes = st.integers(1, 8).flatmap(lambda h: st.tuples(st.just(h), st.integers(1, h)))

@@ -12,11 +12,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.scaling import (
-    ColumnMoments,
-    fit_transform_from_moments,
-    safe_exponent,
-)
+from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments, safe_exponent
 from mscam_dask.types.parameters import Scale
 
 blocks = st.lists(

@@ -9,11 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.assessment import (
-    agreement_with_clusters,
-    view_agreement,
-    views_agree,
-)
+from mscam_dask.solvers.assessment import agreement_with_clusters, view_agreement, views_agree
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 
 

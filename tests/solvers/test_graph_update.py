@@ -12,11 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.incomplete import (
-    PresentSamples,
-    as_incomplete_blocks,
-    with_finite_distances,
-)
+from mscam_dask.linalg.incomplete import PresentSamples, as_incomplete_blocks, with_finite_distances
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.graph_update import (

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.neighbor_information import neighbor_votes
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
     default_settings,
-    neighbor_votes,
     uninformative_views,
 )
 from mscam_dask.solvers.row_blocks import ViewShape

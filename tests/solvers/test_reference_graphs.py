@@ -10,11 +10,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.solvers.partition_score import (
-    ReferenceGraphs,
-    reference_graphs,
-    view_scores,
-)
+from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs, view_scores
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests import oracle
