@@ -243,17 +243,9 @@ def _nearest_cells(
     gaps: NDArray[np.float32], sizes: NDArray[np.int64], n_candidates: int
 ) -> NDArray[np.int64]:
     """Nearest cells of one, in order: a few, or as many as hold enough points."""
-    wanted = _POINTS_PER_NEIGHBOR * n_candidates
-    count = _PROBES
-    while True:
-        some = np.arange(len(gaps))
-        if 4 * count < len(gaps):  # sorting all of them takes longer
-            some = np.flatnonzero(gaps <= np.partition(gaps, 4 * count)[4 * count])
-        nearest = some[np.argsort(gaps[some], kind="stable")]
-        n_short = int(np.count_nonzero(np.cumsum(sizes[nearest]) < wanted))
-        if n_short < len(nearest) or len(nearest) == len(gaps):
-            return nearest[: max(_PROBES, n_short + 1)]
-        count *= 4
+    nearest = np.argsort(gaps, kind="stable")
+    n_short = np.count_nonzero(np.cumsum(sizes[nearest]) < _POINTS_PER_NEIGHBOR * n_candidates)
+    return nearest[: max(_PROBES, int(n_short) + 1)]
 
 
 def ivf_search(

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 
-_BLOCK_ENTRIES = 1 << 17
-
 
 def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
     """Flip columns so that the first entry of (nearly) largest magnitude is positive.
@@ -19,29 +17,13 @@ def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
     Entries within 1e-8 of the largest (1e-6 in single precision) count as largest, so rounding does
     not decide between two entries of opposite sign.
     """
-    return vectors * column_signs(vectors).astype(vectors.dtype, copy=False)
-
-
-def column_signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Signs (m,), 1 or -1, by which `orient_columns` multiplies the columns."""
-    n, m = vectors.shape
-    signs = np.ones(m)
     if vectors.size == 0:
-        return signs
+        return vectors
     tolerance = max(1e-8, 8 * float(np.finfo(vectors.dtype).eps))
-    largest = np.maximum(vectors.max(axis=0), -vectors.min(axis=0))
-    wanted = np.arange(m)
-    step = max(1, _BLOCK_ENTRIES // m)
-    for start in range(0, n, step):
-        block = vectors[start : start + step, wanted]
-        reached = np.abs(block) >= (1 - tolerance) * largest[wanted]
-        met = reached.any(axis=0)
-        first = block[np.argmax(reached, axis=0), np.arange(len(wanted))]
-        signs[wanted[met & (first < 0)]] = -1.0
-        wanted = wanted[~met]
-        if not wanted.size:
-            break
-    return signs
+    sizes = np.abs(vectors)
+    first = np.argmax(sizes >= (1 - tolerance) * sizes.max(axis=0), axis=0)
+    is_negative = np.take_along_axis(vectors, first[None], axis=0) < 0
+    return np.where(is_negative, -vectors, vectors)
 
 
 # Ratio of the squared singular values of M above which the inverse square root of its Gram matrix,

@@ -136,8 +136,6 @@ def projected_distances(
     views: Sequence[Sequence[EmbeddedRows]],
     candidates: CandidateEdges,
     ranges: Ranges,
-    *,
-    together_bytes: int = _TOGETHER_BYTES,
 ) -> NDArray[np.float64]:
     """Sum over views of projected squared distances on candidate edges; 0 where an end is absent.
 
@@ -170,7 +168,7 @@ def projected_distances(
             measure()
         else:
             waiting.append(embedding)
-            if sum(one.nbytes for one in waiting) + embedding.nbytes > together_bytes:
+            if sum(one.nbytes for one in waiting) + embedding.nbytes > _TOGETHER_BYTES:
                 measure()
     measure()
     return added(sums)

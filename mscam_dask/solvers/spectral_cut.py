@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -240,7 +239,7 @@ def k_means_starts(
 ) -> list[Minimum]:
     """Local minima of k-means, and sums of squares, from k-means++ starts; clusters may be empty where rows are equal.
 
-    `least` of them has the bits of ``KMeans(n_clusters, n_init=n_starts, max_iter=100, tol=0.0, random_state=seed)``.
+    Those of ``KMeans(n_clusters, n_init=n_starts, max_iter=100, tol=0.0, random_state=seed)``.
     """
     from sklearn.cluster import kmeans_plusplus  # 0.2 s of the import of the package
 
@@ -258,17 +257,8 @@ def k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int) -> NDArra
     """Labels of k-means; the order of the rows does not matter."""
     order = np.lexsort((rows[:, 0], np.einsum("ij,ij->i", rows, rows)))
     labels = np.empty(len(rows), dtype=np.int64)
-    labels[order] = least(k_means_starts(rows[order], n_clusters, 0, n_starts), n_clusters)[0]
+    labels[order] = min(k_means_starts(rows[order], n_clusters, 0, n_starts), key=_SQUARES)[0]
     return labels
-
-
-def least(minima: Sequence[Minimum], n_clusters: int) -> Minimum:
-    """Best of minima in their order: a later one has fewer squares and another partition."""
-    best = minima[0]
-    for labels, squares in minima[1:]:
-        if squares < best[1] and not _is_same(labels, best[0], n_clusters):
-            best = labels, squares
-    return best
 
 
 def lloyd(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
@@ -290,10 +280,3 @@ def _iterate(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum
         n_threads=_openmp_effective_n_threads(),
     )
     return labels.astype(np.int64), float(squares)
-
-
-def _is_same(first: NDArray[np.int64], second: NDArray[np.int64], n_clusters: int) -> bool:
-    """Whether two labelings are the same partition, up to the clusters' numbers."""
-    pairs = np.unique(first * n_clusters + second)
-    firsts, seconds = np.divmod(pairs, n_clusters)
-    return len(np.unique(firsts)) == len(pairs) == len(np.unique(seconds))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask.solvers import row_graph
 from mscam_dask.solvers.graph_update import CandidateEdges
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import projected_distances
@@ -32,7 +33,9 @@ def test_groups_of_sixteen_are_subtrees_of_one_tree(n_terms: int) -> None:
 
 
 @pytest.mark.parametrize("n_together", [1, 2, 5, 100])
-def test_views_side_by_side_have_the_sum_of_their_distances(n_together: int) -> None:
+def test_views_side_by_side_have_the_sum_of_their_distances(
+    monkeypatch: pytest.MonkeyPatch, n_together: int
+) -> None:
     n, c, start = 30, 4, 10
     rng = np.random.default_rng(5)
     embeddings = [rng.standard_normal((n, c)) for _ in range(5)]
@@ -46,8 +49,8 @@ def test_views_side_by_side_have_the_sum_of_their_distances(n_together: int) -> 
         for one, factor in zip(embeddings, factors, strict=True)
     ]
     views = [[EmbeddedRows(one, factor)] for one, factor in zip(embeddings, factors, strict=True)]
-    together = n_together * embeddings[0].nbytes
-    found = projected_distances(views, part, ((0, n),), together_bytes=together)
+    monkeypatch.setattr(row_graph, "_TOGETHER_BYTES", n_together * embeddings[0].nbytes)
+    found = projected_distances(views, part, ((0, n),))
     expected = sum(np.nan_to_num(one) for one in by_view)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     by_blocks = [

@@ -50,13 +50,6 @@ def test_ties_on_a_lattice_go_to_the_lower_index(
     assert_array_equal(nearest(points, k), by_enumeration(points, k))
 
 
-def test_duplicates_hide_no_one_else() -> None:
-    # 30 copies of one point, and a ring of distinct ones around it
-    rng = np.random.default_rng(0)
-    points = np.vstack((np.zeros((30, 2)), rng.standard_normal((30, 2))))[rng.permutation(60)]
-    assert_array_equal(nearest(points, 5), by_enumeration(points, 5))
-
-
 def test_far_from_the_origin_distances_are_still_exact() -> None:
     # matrix products would see nothing but rounding here
     rng = np.random.default_rng(1)
