@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import PresentSamples, as_incomplete_blocks, with_finite_distances
-from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.graph_update import (
-    CandidateEdges,
     GraphRows,
     candidate_neighbors,
     graph_block,
@@ -24,8 +22,7 @@ from mscam_dask.solvers.graph_update import (
     projected_weight,
     spread_affinity,
 )
-from mscam_dask.solvers.row_graph import mean_rows
-from mscam_dask.solvers.row_graph import projected_distances as distances_of_views
+from mscam_dask.solvers.row_graph import mean_rows, projected_distances
 from mscam_dask.solvers.row_view import EmbeddedRows
 from tests import oracle
 
@@ -40,16 +37,6 @@ def points(seed: int, n: int, r: int = 3) -> Array:
     rows[: n // 3] = np.round(rows[: n // 3])
     rows[n // 2] = rows[0]
     return rows
-
-
-def projected_distances(
-    embedding: Array, found: CandidateEdges, present: PresentSamples | None = None
-) -> Array:
-    """Projected distances of a view in one block."""
-    rows = EmbeddedRows(embedding)
-    if present is not None:
-        rows = EmbeddedRows(present.spread(embedding), len(present) / present.n_samples)
-    return distances_of_views([[rows]], found, ((0, len(rows.rows)),))
 
 
 def mean_graph(graphs: list[Graph], weights: list[float]) -> Graph:
@@ -73,7 +60,9 @@ def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, 
     joint, embedding = points(seed, n), points(seed + 1, n, 2)
     found = candidate_neighbors(joint, min(n - 1, k + 3), 0, n)
     summed = 0.8 * oracle.pair_distances(joint) + weight * oracle.pair_distances(embedding)
-    A = graph_block(found, projected_distances(embedding, found), k, 0.8, weight, n).affinity
+    A = graph_block(
+        found, projected_distances([[EmbeddedRows(embedding)]], found, ((0, n),)), k, 0.8, weight, n
+    ).affinity
     for i in range(n):
         candidates = found.indices[i][found.indices[i] >= 0]
         d = np.sort(summed[i, candidates])
@@ -88,24 +77,6 @@ def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, 
         assert min(slopes.values()) >= max(support) - tolerance
 
 
-@given(st.integers(0, 2**16), st.integers(6, 30), st.integers(2, 12))
-@settings(max_examples=40)
-def test_candidates_are_the_nearest_others_with_their_distances(seed: int, n: int, k: int) -> None:
-    k = min(k, n - 1)
-    joint = points(seed, n)
-    found = candidate_neighbors(joint, k, 2, n)
-    distances = oracle.pair_distances(joint)[2:]
-    assert found.row_start == 2
-    assert found.indices.shape == (n - 2, k)
-    for row, i in enumerate(range(2, n)):
-        mine = found.indices[row]
-        others = np.delete(distances[row], i)
-        assert i not in mine
-        assert len(set(mine.tolist())) == k
-        assert_allclose(found.squared_distances[row], distances[row, mine], atol=1e-12)
-        assert_allclose(found.squared_distances[row], np.sort(others)[:k], atol=1e-12)
-
-
 @given(st.integers(0, 2**16), st.integers(6, 30), st.integers(1, 5))
 def test_projected_weight_makes_the_mean_distance_one(seed: int, n: int, c: int) -> None:
     # F orthonormal and orthogonal to the constant: mean over all n² ordered pairs
@@ -117,7 +88,7 @@ def test_projected_weight_makes_the_mean_distance_one(seed: int, n: int, c: int)
 
 
 # ---------------------------------------------------------------------------------------------
-# Graphs of single views, and their mean
+# Graphs of single views
 # ---------------------------------------------------------------------------------------------
 
 
@@ -137,37 +108,16 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
     assert_allclose(neighbor_graph(joint, k).toarray(), whole.toarray(), atol=1e-12)
 
 
-@given(problems, st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=4), st.booleans())
-@settings(max_examples=30)
-def test_the_mean_of_graphs_is_nearest_to_all_of_them(
-    problem: tuple[int, int, int, float], weights: list[float], equal: bool
-) -> None:
-    seed, n, k, _ = problem
-    graphs = [neighbor_graph(points(seed + index, n), k) for index in range(len(weights))]
-    if equal:
-        weights = [1.0] * len(weights)
-    mean = mean_graph(graphs, weights)
-    A = mean.toarray()
-    assert np.all(A >= 0)
-    assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
-    assert_array_equal(np.diag(A), 0.0)
-    counts = [connected_components(graph)[0] for graph in graphs]
-    assert connected_components(mean)[0] <= min(counts)
-    dense = [(weight, graph.toarray()) for weight, graph in zip(weights, graphs, strict=True)]
-    # stationary: the gradient of the sum of squares is zero, so no point of the simplex is nearer
-    assert_allclose(sum(weight * (A - one) for weight, one in dense), 0.0, atol=1e-12)
-
-
 # ---------------------------------------------------------------------------------------------
 # Samples that are absent from views
 # ---------------------------------------------------------------------------------------------
 
 
 def absences(seed: int, n: int, n_views: int) -> list[PresentSamples]:
-    """Samples of each view, at least three quarters of all."""
+    """Samples of each view: all, or at least three quarters."""
     rng = np.random.default_rng(seed)
     return [
-        PresentSamples(np.sort(rng.choice(n, n - rng.integers(1, n // 4 + 1), replace=False)), n)
+        PresentSamples(np.sort(rng.choice(n, n - rng.integers(0, n // 4 + 1), replace=False)), n)
         for _ in range(n_views)
     ]
 
@@ -188,23 +138,6 @@ def test_the_mean_of_a_row_is_that_of_the_graphs_in_which_it_has_neighbors(
         shares = [w * row.any() for w, row in zip(weights, rows, strict=True)]
         expected = sum(w * row for w, row in zip(weights, rows, strict=True)) / (sum(shares) or 1.0)
         assert_allclose(found[i], expected, atol=1e-12)
-
-
-@given(st.integers(0, 2**16), st.integers(9, 25))
-@settings(max_examples=20)
-def test_projected_distances_of_some_samples_have_the_mean_of_all(seed: int, n: int) -> None:
-    """FᵀF = I: with the share of the samples, n/2c makes the mean over their pairs one, as for all."""
-    (own,) = absences(seed, n, 1)
-    embedding = points(seed, len(own))
-    found = candidate_neighbors(points(seed + 1, n), 4, 2, n)
-    distances = projected_distances(embedding, found, own)
-    positions = own.positions
-    pairs = oracle.pair_distances(embedding) * len(own) / n
-    for row, i in enumerate(range(2, n)):
-        for at, j in enumerate(found.indices[row]):
-            has_both = positions[i] >= 0 and positions[j] >= 0
-            expected = pairs[positions[i], positions[j]] if has_both else 0.0
-            assert distances[row, at] == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.integers(0, 2**16), st.integers(1, 4))
