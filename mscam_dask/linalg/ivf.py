@@ -56,9 +56,6 @@ class IVFIndex:
     bounds: NDArray[np.int64]  # (g + 1,): cell j holds order[bounds[j] : bounds[j + 1]]
     probes: tuple[NDArray[np.int64], ...]  # the nearest cells of each, itself first: its pool
 
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
     @property
     def positions(self) -> NDArray[np.int32]:
         """Position of each point in the order, (n,)."""

@@ -114,30 +114,23 @@ def view_agreement(views: Sequence[ReferenceGraphs]) -> NDArray[np.float64]:
     NaN if these are fewer than three.
     """
     graphs = [view_graph(view) for view in views]
+    has_edges = [np.diff(graph.indptr) > 0 for graph in graphs]
     agreement = np.eye(len(graphs))
     for i, of_first in enumerate(graphs):
         for j, of_second in enumerate(graphs[:i]):
-            first, second = _of_common_samples(of_first, of_second)
-            n = first.shape[0]
+            common = np.flatnonzero(has_edges[i] & has_edges[j])
+            n = len(common)
             if n < _MIN_COMMON:
                 agreement[i, j] = agreement[j, i] = np.nan
                 continue
+            first, second = of_first, of_second
+            if n < first.shape[0]:
+                first, second = (csr_array(graph[common][:, common]) for graph in (first, second))
             expected = first.sum() * second.sum() / (n * (n - 1))
             most = np.sqrt((first.data @ first.data) * (second.data @ second.data)) - expected
             shared = first.multiply(second).sum()
             agreement[i, j] = agreement[j, i] = (shared - expected) / most if most > 0.0 else 0.0
     return agreement
-
-
-def _of_common_samples(
-    first: csr_array[np.float64], second: csr_array[np.float64]
-) -> tuple[csr_array[np.float64], csr_array[np.float64]]:
-    """Both graphs restricted to the samples that have edges in both."""
-    common = (np.diff(first.indptr) > 0) & (np.diff(second.indptr) > 0)
-    if common.all():
-        return first, second
-    rows = np.flatnonzero(common)
-    return csr_array(first[rows][:, rows]), csr_array(second[rows][:, rows])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

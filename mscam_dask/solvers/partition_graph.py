@@ -23,8 +23,6 @@ from mscam_dask.linalg.neighbors import Distances, nearest_among, nearest_neighb
 from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, select_neighbors
 from mscam_dask.solvers.row_graph import Components
 
-_BLOCK_BYTES = 64 * 2**20
-
 # Members of a cluster in the pool: all of them in clusters of at most this many.
 _MAX_POOLED = 4096
 
@@ -193,9 +191,11 @@ def bridges(
         while len(weights) > 1:
             smallest = min(weights, key=lambda piece: (weights[piece], piece))
             inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
-            first, second = _closest_pair(distances_of, mine[inside], mine[outside])
-            edges.append((int(samples[first]), int(samples[second])))
-            joined = int(pieces[np.searchsorted(mine, second)])
+            nearest, squared = nearest_among(mine[inside], mine[outside], 1, distances_of)
+            first = int(squared.argmin())
+            second = outside[nearest[first, 0]]
+            edges.append((int(samples[mine[inside[first]]]), int(samples[mine[second]])))
+            joined = int(pieces[second])
             weights[joined] += weights.pop(smallest)
             pieces[inside] = joined
     return np.array(edges, dtype=np.int64).reshape(-1, 2).T
@@ -208,21 +208,6 @@ def _distances_of(parts: Sequence[NDArray[np.float32] | IncompleteBlocks]) -> Di
             return part.distances
     points = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return lambda rows, others: squared_distances(points[rows], points[others])
-
-
-def _closest_pair(
-    distances_of: Distances, rows: NDArray[np.int64], others: NDArray[np.int64]
-) -> tuple[int, int]:
-    """First pair with the least distance between two sets of points, by blocks of rows."""
-    best = (np.inf, int(rows[0]), int(others[0]))
-    step = max(1, _BLOCK_BYTES // (8 * len(others)))
-    for start in range(0, len(rows), step):
-        distances = distances_of(rows[start : start + step], others)
-        row, column = divmod(int(np.argmin(distances)), len(others))
-        found = float(distances[row, column])
-        if found < best[0]:
-            best = (found, int(rows[start + row]), int(others[column]))
-    return best[1], best[2]
 
 
 def with_bridges(

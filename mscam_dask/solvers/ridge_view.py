@@ -117,27 +117,9 @@ def joint_embedding(
     Discriminants, if given, together also have mean squared distance one; the two add up. Distances of samples in
     incomplete views are means over the views that have both.
     """
-    incomplete = next((view.present for view in views if view.present is not None), None)
-    if incomplete is not None:
-        return _of_incomplete(views, incomplete.n_samples)
-    return complete_embedding(views)
-
-
-def complete_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> WeightedBlocks:
-    """Joint ridge embedding of views that have all samples; large data have no others."""
-    total_by_type: dict[type, float] = {}
-    for view in views:
-        total_by_type[type(view)] = total_by_type.get(type(view), 0.0) + view.mean_distance
-    parts = [(*view.coordinates(), total_by_type[type(view)]) for view in views]
-    return WeightedBlocks(
-        tuple(vectors for vectors, _, _ in parts),
-        tuple(weights / total if total > 0 else 0.0 * weights for _, weights, total in parts),
-    )
-
-
-def _of_incomplete(
-    views: Sequence[RidgeView | LinearDiscriminants], n_samples: int
-) -> IncompleteBlocks:
+    n_samples = next((view.present.n_samples for view in views if view.present is not None), None)
+    if n_samples is None:
+        return complete_embedding(views)
     all_samples = PresentSamples(np.arange(n_samples), n_samples)
     types = list(dict.fromkeys(type(view) for view in views))
     blocks = []
@@ -150,4 +132,16 @@ def _of_incomplete(
         tuple(view.present or all_samples for view in views),
         tuple(types.index(type(view)) for view in views),
         tuple(view.mean_distance for view in views),
+    )
+
+
+def complete_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> WeightedBlocks:
+    """Joint ridge embedding of views that have all samples; large data have no others."""
+    total_by_type: dict[type, float] = {}
+    for view in views:
+        total_by_type[type(view)] = total_by_type.get(type(view), 0.0) + view.mean_distance
+    parts = [(*view.coordinates(), total_by_type[type(view)]) for view in views]
+    return WeightedBlocks(
+        tuple(vectors for vectors, _, _ in parts),
+        tuple(weights / total if total > 0 else 0.0 * weights for _, weights, total in parts),
     )

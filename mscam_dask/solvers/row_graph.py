@@ -19,7 +19,7 @@ from mscam_dask.linalg.block_eigensolver import (
     split_rows,
 )
 from mscam_dask.linalg.distances import squared_distances_to
-from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows
 from mscam_dask.solvers.known_labels import cut_by_classes
 from mscam_dask.solvers.row_blocks import added
@@ -94,20 +94,6 @@ def laplacian_rows(
     """Rows of the Laplacian from the same rows of A, and from all blocks with edges into them."""
     start, stop, n = own.start, own.stop, own.affinity.shape[1]
     m = stop - start
-    total = laplacian(own.affinity) if m == n else _rows_of_laplacian(own, others)
-    # an isolated sample has no entry: the halo still has its row
-    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
-    n_halo = sum(len(part) for part in halo.rows)
-    matrix: csr_array[Any] = csr_array(
-        (total.data.astype(precision), place[: total.nnz], total.indptr.astype(np.int32)),
-        shape=(m, n_halo),
-    )
-    return LaplacianRows(matrix, halo, place[total.nnz :], float(total.diagonal(start).max()))
-
-
-def _rows_of_laplacian(own: GraphRows, others: Sequence[GraphRows]) -> csr_array[np.float64]:
-    start, stop, n = own.start, own.stop, own.affinity.shape[1]
-    m = stop - start
     rows: list[NDArray[Any]] = [np.repeat(np.arange(m), np.diff(own.affinity.indptr))]
     columns: list[NDArray[Any]] = [own.affinity.indices]
     values = [own.affinity.data]
@@ -125,7 +111,15 @@ def _rows_of_laplacian(own: GraphRows, others: Sequence[GraphRows]) -> csr_array
     )
     degrees = np.asarray(both.sum(axis=1))
     diagonal = csr_array((degrees, (np.arange(m), np.arange(start, stop))), shape=(m, n))
-    return csr_array(diagonal - both)
+    total = csr_array(diagonal - both)
+    # an isolated sample has no entry: the halo still has its row
+    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
+    n_halo = sum(len(part) for part in halo.rows)
+    matrix: csr_array[Any] = csr_array(
+        (total.data.astype(precision), place[: total.nnz], total.indptr.astype(np.int32)),
+        shape=(m, n_halo),
+    )
+    return LaplacianRows(matrix, halo, place[total.nnz :], float(total.diagonal(start).max()))
 
 
 # Bytes of embeddings of several views side by side: few columns at a time are several times slower.

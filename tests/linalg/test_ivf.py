@@ -64,9 +64,9 @@ def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
     points = blobs()
     cells = cells_of(points)
     assert_array_equal(np.sort(cells.order), np.arange(len(points)))
-    assert_array_equal([probes[0] for probes in cells.probes], np.arange(len(cells)))
+    assert_array_equal([probes[0] for probes in cells.probes], np.arange(len(cells.probes)))
     assert all(len(np.unique(probes)) == len(probes) for probes in cells.probes)
-    assert len(cells) > 20
+    assert len(cells.probes) > 20
 
 
 def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:

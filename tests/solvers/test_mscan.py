@@ -44,9 +44,8 @@ def smoothed(
     group = np.arange(N_SAMPLES) % n_components
     affinity = rng.random((N_SAMPLES, N_SAMPLES)) * (group[:, None] == group)
     np.fill_diagonal(affinity, 0.0)
-    rows = laplacian_rows(
-        GraphRows(0, csr_array(affinity)), (), ((0, N_SAMPLES),), precision=np.float64
-    )
+    graph = GraphRows(0, csr_array(affinity))
+    rows = laplacian_rows(graph, [graph], ((0, N_SAMPLES),), precision=np.float64)
     laplacian = oracle.dense_laplacian(affinity)
     vectors = np.linalg.eigh(laplacian)[1]
     parameters = Parameters(n_clusters=N_SAMPLES // 2, constants=Constants(min_shrinkage=0.0))
