@@ -82,3 +82,11 @@ def test_the_smallest_components_without_a_common_view_merge_first() -> None:
     blocks = tuple(np.zeros((len(own), 2)) for own in present)
     points = IncompleteBlocks(8, blocks, present, (0, 0, 0), (1.0, 1.0, 1.0))
     assert merge_incomplete(points, components, 2).tolist() == [0] * 5 + [1] * 3
+
+
+def test_groups_that_merge_have_the_distances_of_either() -> None:
+    distances = np.array([[0.0, 1.0, np.inf], [1.0, 0.0, 4.0], [np.inf, 4.0, 0.0]])
+    assert ward_merge(distances, np.ones(3), 2)[0].tolist() == [0, 0, 2]
+    labels, squares = ward_merge(distances, np.ones(3), 1)
+    assert labels.tolist() == [0, 0, 0]
+    assert_allclose(squares, 1 / 2 + ((1 + 1) * 2 + (1 + 1) * 2 - 1 / 2) / 3)
