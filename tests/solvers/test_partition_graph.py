@@ -225,8 +225,8 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
     assert_array_equal(found.pool, np.flatnonzero(is_pooled))
     assert_allclose(found.pool_points, points[is_pooled], rtol=1e-6)
     allowed = np.zeros((n, n), dtype=np.bool_)
-    rows, columns = np.nonzero(candidates >= 0)
-    allowed[rows, candidates[rows, columns]] = True
+    starts, columns = np.nonzero(candidates >= 0)
+    allowed[starts, candidates[starts, columns]] = True
     allowed &= labels[:, None] == labels
     for cluster, size in enumerate(np.bincount(labels)):
         at = np.flatnonzero(is_pooled[labels == cluster])

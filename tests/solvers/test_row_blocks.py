@@ -161,7 +161,8 @@ def test_admm_is_that_of_the_whole(
     monkeypatch.setattr(embed, "FAN_IN", 2)  # blocks of a halo of three
     graph, own = in_blocks(stage, view)
     matrix = laplacian(whole(graph_of(view)))
-    vectors = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0)).vectors.astype(np.float32)
+    found = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0))
+    vectors: NDArray[Any] = found.vectors.astype(np.float32)
     blocks = tuple(stage.submit(np.asarray, vectors[a:b]) for a, b in RANGES)
     given = dataclasses.replace(spectrum.null_spectrum(stage, graph), vectors=blocks)
     assert max(map(len, given.halos)) == 3
