@@ -161,7 +161,8 @@ def _of_rows(read: RowReader, shape: ViewShape, transform: RowTransform) -> Dire
     gram = np.empty((n, n))
     # the preceding rows are read once for each panel of many blocks
     for start, stop in row_blocks(n, d, block_bytes=_PANEL_BYTES):
-        panel = transform.apply(read(start, stop)) - offset
+        panel = transform.apply(read(start, stop))
+        panel -= offset
         for other_start, other_stop, others in blocks():
             if other_start >= stop:
                 break
