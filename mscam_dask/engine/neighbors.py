@@ -107,10 +107,7 @@ def _exhaustive(
 
 
 def exact_neighbors(
-    views: Sequence[Points],
-    n_candidates: int,
-    start: int,
-    stop: int,
+    views: Sequence[Points], n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
     """Candidate neighbors of some rows in the joint embedding of all rows."""
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
