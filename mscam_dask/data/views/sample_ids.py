@@ -33,21 +33,8 @@ _COMPARED = 200_000
 
 _MISSING = frozenset(
     (
-        "",
-        "NA",
-        "N/A",
-        "n/a",
-        "#N/A",
-        "#NA",
-        "<NA>",
-        "NaN",
-        "nan",
-        "NaT",
-        "None",
-        "NULL",
-        "null",
-        ".",
-        "\\N",
+        *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT"),
+        *("None", "NULL", "null", "\\N", "."),
     )
 )
 
