@@ -171,9 +171,8 @@ def _check_widths(dialect: _Dialect, lines: list[str], n_above: int, where: str)
     is_title = len(first) < width - 1 or (len(first) < width and has_values == [False, True])
     if not is_title or len(rows) < 3:
         return
-    n_lines = next(
-        (n for n, line in enumerate(lines) if len(*_rows([line], mark) or [[]]) == width), 1
-    )
+    widths = [max(map(len, _rows([line], mark)), default=0) for line in lines]
+    n_lines = widths.index(width) if width in widths else 1
     raise DataError(
         f"{where}: the first line, {_shown(first)}, has {len(first)} field(s) where most have {width}, separated by "
         f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), or tell the delimiter "
