@@ -54,7 +54,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 def _texts(file: Path) -> tuple[Table, list[list[str]]]:
     """The table of a file, and its columns as text."""
     table = table_of(Source(file))
-    if table.form.startswith("blanks") and _is_text_per_line(table):
+    if table.is_by_blanks and _is_text_per_line(table):
         table = table_of(Source(file, delimiter="\x1f"))  # which no line has
     rows = TableRows(table, range(len(table.columns)), [])
     return table, list(rows.texts.values())

@@ -125,6 +125,7 @@ class Table:
     form: str = ""
     notes: tuple[str, ...] = ()
     decimal: str = "."
+    is_by_blanks: bool = False
     frame: pd.DataFrame | None = None
 
     def name(self, position: int) -> str | None:

@@ -110,7 +110,7 @@ class Imputer:
         self._estimator: Any = None
 
     def fit(self, rows: NDArray[np.float64]) -> Imputer:
-        """Fit it to rows (m, d) of which each column has a value, and return it."""
+        """Fit it to rows (m, d) of which each column has a value, and return it; MLflow's autologger leaves imputers out."""
         from sklearn.impute import KNNImputer, SimpleImputer  # slow to import
 
         self._estimator = KNNImputer(keep_empty_features=True)
