@@ -55,8 +55,8 @@ def nearest_neighbors(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """K nearest other samples of each row by exhaustive search, and squared distances (m, K).
 
-    Matrix products in float32 propose K + K/4 + 9 neighbors, whose distances are computed again by
-    differences. A row for which the error bound of the products cannot exclude other neighbors is searched
+    Matrix products in float32 propose K + K/4 + 9 neighbors. The distances of those that the error bound of
+    the products leaves among the K nearest are computed again by differences. A row for which the error bound of the products cannot exclude other neighbors is searched
     again in float64. Ties (duplicates) go to the lower index. The result depends neither on the block of
     rows nor on the threads.
     """
@@ -68,7 +68,8 @@ def nearest_neighbors(
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     found, squared, error = _propose(points, n_asked, row_start, stop)
     own = np.arange(row_start, stop, dtype=np.int64)
-    result, distances = _nearest_of(points, own, found, n_candidates)
+    possible = _possible(found, squared, error, n_candidates)
+    result, distances = _nearest_of(points, own, possible, n_candidates)
     if n_asked < n:
         # no sample that was not proposed is nearer than the farthest proposal, but for rounding
         doubtful = np.flatnonzero(~(distances[:, -1] < squared.max(axis=1) - error))
@@ -105,6 +106,20 @@ def _propose(
     epsilon = _rounding_depth(points) * float(np.finfo(np.float32).eps)
     error = 2.0 * epsilon * (norms[start:stop] + norms.max())
     return found, np.ldexp(squared, 2 * exponent), np.ldexp(error, 2 * exponent)
+
+
+def _possible(
+    found: NDArray[np.int64],
+    squared: NDArray[np.float64],
+    error: NDArray[np.float64],
+    n_candidates: int,
+) -> NDArray[np.int64]:
+    """Proposals that may be among the K nearest others of a row, and as many in each row."""
+    order = np.argsort(squared, axis=1)
+    farthest = squared[np.arange(len(found)), order[:, n_candidates]] + 2.0 * error
+    beyond = np.count_nonzero(squared > farthest[:, None], axis=1)
+    width = found.shape[1] - int(beyond.min())
+    return np.take_along_axis(found, order[:, :width], axis=1)
 
 
 def _in_one_unit(
