@@ -35,6 +35,7 @@ _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
 _MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
+_MOST_NUMBERS = 0.5  # share of the fields of a table of numbers
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
@@ -127,23 +128,42 @@ def _dialect(source: Source, lines: list[str], told: str | None) -> _Dialect:
     """The dialect that goes best with the first lines; the first of equals."""
     if told is not None:
         return _under(told, lines, source.decimal)
-    blanks = _under(None, lines, source.decimal)
-    found = []
+    blanks, found = _under(None, lines, source.decimal), []
     for mark in _DELIMITERS:
         try:
             one = _under(mark, lines, source.decimal)
         except csv.Error:  # a field of more than 128 KiB
             continue
-        body = one.rows[1:] or one.rows
-        is_decimal = mark == "," == blanks.decimal and len(one.rows[0]) == 1  # x above 1,5
-        if sum(len(row) > 1 for row in body) >= _MOST * len(body) > 0 and not is_decimal:
+        if _splits(one, blanks):
             found.append(one)
     if not found:
+        filled = [line for line in lines if line.strip()]
+        in_all = [mark for mark in _DELIMITERS if filled and all(mark in line for line in filled)]
+        are_numbers = {len(row) for row in blanks.rows} == {blanks.width} and blanks.width > 1
+        are_numbers &= blanks.fit > _MOST_NUMBERS
+        if in_all and not are_numbers:  # rows of several lengths: reading says which
+            return _under(in_all[0], lines, source.decimal)
         return blanks
     best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
     several = any(_SEVERAL_NUMBERS.match(field) for row in best.rows for field in row)
     several |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
     return blanks if several and blanks.fit > best.fit else best
+
+
+def _splits(one: _Dialect, blanks: _Dialect) -> bool:
+    """Return whether rows have the fields of a table under a delimiter.
+
+    All are as long as the header, or it lacks a name or has one more. Where titles and footers are no rows of the table,
+    more fields are numbers than under blanks: text of one column, such as labels, may have commas in most rows.
+    """
+    body, n_names = one.rows[1:] or one.rows, len(one.rows[0]) if one.rows else 0
+    if {len(row) for row in body} == {one.width} and one.width > 1 and abs(n_names - one.width) < 2:
+        is_one_column = one.delimiter == "," and n_names == 1  # x above 1,5
+        if not is_one_column:
+            return True
+    n_split = sum(len(row) > 1 for row in body)
+    is_better = one.fit > blanks.fit or (one.delimiter == "\t" and one.fit == blanks.fit > 0)
+    return n_split >= _MOST * len(body) > 0 and is_better
 
 
 def _check_decimal(dialect: _Dialect, where: str) -> None:
@@ -160,6 +180,10 @@ def _check_decimal(dialect: _Dialect, where: str) -> None:
 def _check_widths(dialect: _Dialect, lines: list[str], n_above: int, where: str) -> None:
     """Refuse a triangle, and lines above the header: with fewer fields than it has, or above one of names."""
     rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
+    if mark is None and not any(
+        len(row) > 1 and all(is_value(field, dialect.decimal) for field in row[1:]) for row in rows
+    ):
+        return  # a text in each line, such as CD4 T cell
     steps = {len(row) - len(above) for above, row in pairwise(rows[1:])}
     if len(rows) > 3 and steps in ({1}, {-1}):
         raise DataError(
@@ -181,7 +205,7 @@ def _check_widths(dialect: _Dialect, lines: list[str], n_above: int, where: str)
 
 
 def _check_positions(lines: list[str], where: str) -> None:
-    """Refuse numbers that touch, and columns at fixed positions of which rows leave some empty: values would shift."""
+    """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
     fields = [line.split() for line in lines if line.strip()]
     touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
@@ -191,14 +215,21 @@ def _check_positions(lines: list[str], where: str) -> None:
             f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
             f"{_OF_FIXED_WIDTH} If that is one number, pass delimiter=' ' (--delimiter ' ')."
         )
-    has_text = np.zeros(2 + max(map(len, lines), default=0), dtype=np.bool_)
+    gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
+    if len(gaps) < 2 or any("\t" in line for line in lines):
+        return  # not at fixed positions
+    has_text = np.zeros(2 + max(map(len, lines)), dtype=np.bool_)
     for start, stop in itertools.chain.from_iterable(rows):
         has_text[1 + start : 1 + stop] = True
-    n_columns = np.count_nonzero(has_text[1:] & ~has_text[:-1])
-    n_fields = max(map(len, rows), default=0)
-    if n_columns > n_fields and not any("\t" in line for line in lines):
+    starts = np.flatnonzero(has_text[1:] & ~has_text[:-1])
+    columns: list[list[tuple[int, int]]] = [[] for _ in starts]
+    for span in itertools.chain.from_iterable(rows):
+        columns[int(np.searchsorted(starts, span[0], side="right")) - 1].append(span)
+    are_aligned = all(1 in map(len, map(set, zip(*spans, strict=True))) for spans in columns)
+    n_fields = max(map(len, rows))
+    if are_aligned and len(columns) > n_fields:
         raise DataError(
-            f"{where} has {n_columns} columns at fixed positions, and at most {n_fields} fields in a row: cells "
+            f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
 
@@ -478,6 +509,6 @@ def _other_width(
             remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else remove the row if it is no sample"
     return DataError(
         f"{where}: row {index} (counted from 0 below the header), {_shown(row)}, has {len(row)} field(s) where the "
-        f"first line has {n_columns}, separated by {dialect.name}. {remedy}, or leave out comments (--comment), or tell "
-        "the delimiter (--delimiter)."
+        f"first line has {n_columns}, separated by {dialect.name}. {remedy}, or leave out lines above "
+        "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter)."
     )

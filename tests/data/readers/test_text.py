@@ -163,6 +163,9 @@ def test_a_blank_line_among_single_values_is_a_missing_one(
         ["T cell", "NK", "NK", "T cell"],
         ["donor 1", "donor 2"] * 3,
         ["T cell", "B cell", "T cell"],
+        ["Monocyte", "CD4 T cell", "CD8 T cell", "CD4 T cell"],
+        ["NK", *["T cell, CD4", "T cell, CD8"] * 2],
+        [*["T|CD4", "T|CD8"] * 2, "NK"],
     ],
 )
 def test_a_line_of_several_words_is_one_label(tmp_path: Path, labels: list[str]) -> None:
@@ -343,13 +346,45 @@ def test_advice_names_the_line_and_the_delimiter(
         ("a,b\n1,234\n5,678\n9,123\n", [[1, 234], [5, 678], [9, 123]]),
         ("a b c\n1,5 2 3\n1 2,5 3\n4,5 5 6\n", [[1.5, 2, 3], [1, 2.5, 3], [4.5, 5, 6]]),
         ("x\n1,5\n2,25\n3,5\n", [[1.5], [2.25], [3.5]]),
+        ("1,5\n2\n3,5\n4,5\n", [[1.5], [2], [3.5], [4.5]]),
     ],
-    ids=["two columns", "among blanks", "one column"],
+    ids=["two columns", "among blanks", "one column", "one column without a header"],
 )
 def test_commas_that_separate_numbers_and_those_that_mark_decimals(
     tmp_path: Path, text: str, expected: list[list[float]]
 ) -> None:
     assert table(Source(write(tmp_path, text), id_column=False))[0] == expected
+
+
+@pytest.mark.parametrize("mark", [",", ";", "|"])
+def test_blanks_separate_where_most_ids_have_another_delimiter_in_them(
+    tmp_path: Path, mark: str
+) -> None:
+    ids = ["k__a;p__b", "k__a;p__c", "k__d", "k__a;p__e", "k__a;p__f"]
+    lines = ["id x y", *(f"{name} {row} {row}.5" for row, name in enumerate(ids))]
+    found, loaded = table(write(tmp_path, "\n".join(lines).replace(";", mark), "t.txt"))
+    assert found == [[row, row + 0.5] for row in range(5)]
+    assert loaded.sample_ids == tuple(name.replace(";", mark) for name in ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s1   1.5    2\ns2  10.5 3\ns3 1 2\n", [[1.5, 2], [10.5, 3], [1, 2]]),
+        ("       x y z\n1 2 3\n4 5 6.5\n", [[1, 2, 3], [4, 5, 6.5]]),
+    ],
+    ids=["unequal gaps", "indented header"],
+)
+def test_columns_that_are_not_at_fixed_positions(
+    tmp_path: Path, text: str, expected: list[list[float]]
+) -> None:
+    assert table(write(tmp_path, text, "t.txt"))[0] == expected
+
+
+def test_lines_above_a_header_that_are_many_need_skip(tmp_path: Path) -> None:
+    lines = [*(f"line {row}" for row in range(10)), *TABLE]
+    with raises(DataError, "row 10", "id,a,b", "--skip"):
+        read(write(tmp_path, "\n".join(lines)))
 
 
 @pytest.mark.parametrize("missing", ["\\N", "."])
