@@ -91,8 +91,12 @@ def exclusive_writer(root: Path) -> Iterator[None]:
 def recover(root: Path) -> None:
     """Restore the name of a store that a killed writer had moved aside; else do nothing."""
     for attempt in itertools.count(1):
+        if os.path.lexists(
+            root
+        ):  # before what is beside it, for a writer may move it there meanwhile
+            return
         left = [str(path) for path in _left_over(root) if _is_whole_old(path)]
-        if os.path.lexists(root) or not left:
+        if not left:
             return
         try:
             with exclusive_writer(root):

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,6 +162,22 @@ def test_a_reader_between_the_renames_waits_for_the_second(
         assert numbers(store) == [5, 6, 7, 8]
     assert len(pauses) == 20
     assert min(pauses) > 0
+
+
+def test_a_reader_that_looks_just_before_the_first_rename_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(counting(0, 3), tmp_path / "data.zarr")
+    listed = Path.iterdir
+
+    def moved_after(folder: Path) -> Iterator[Path]:
+        found = [*listed(folder)]
+        if folder == tmp_path and store.exists():
+            store.rename(new_partial(store).with_suffix(".old"))
+        return iter(found)
+
+    monkeypatch.setattr(Path, "iterdir", moved_after)
+    assert numbers(store) == [0, 1, 2]
 
 
 def test_a_reader_that_may_not_rename_says_where_the_store_is(
