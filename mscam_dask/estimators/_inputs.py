@@ -51,6 +51,8 @@ def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
         given, may_lack_views = _validated_table(estimator, X, reset=False), False
     elif isinstance(X, list | tuple) and any(item is None for item in X):
         given, may_lack_views = _by_name(X, estimator.view_names_), True
+    elif not isinstance(X, list | tuple | Mapping):  # a store or MuData, which have names
+        given = as_multi_view(X)
     data = as_multi_view(given, view_type=_view_types_of(estimator, given))
     return _as_fitted(estimator, data, may_lack_views=may_lack_views)
 
@@ -90,12 +92,12 @@ def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
 
 
 def _view_types_of(estimator: MSCAM, X: Any) -> dict[str, str]:
-    """View types of the fit that are not "features", of the views that new samples have or may have."""
-    names = set(estimator.view_names_) - set(estimator.excluded_views_)
-    if isinstance(X, Mapping | MultiViewData):
-        names = set(X.view_names if isinstance(X, MultiViewData) else X)
-    elif isinstance(X, list | tuple):
-        names = {f"view_{index}" for index in range(len(X))}
+    """View types of the fit that are not "features", of views that new samples have."""
+    if isinstance(X, MultiViewData | Mapping):
+        names = {*map(str, X.view_names if isinstance(X, MultiViewData) else X)}
+    else:
+        n_views = len(X) if isinstance(X, list | tuple) else 1
+        names = {f"view_{index}" for index in range(n_views)}
     views = [view for view in estimator._training.views if view.view_type != "features"]
     return {view.name: view.view_type for view in views if view.name in names}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -14,6 +15,7 @@ import xarray as xr
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from tests.estimators.small import integer_views, quick
 
@@ -85,3 +87,14 @@ def test_view_names_come_from_the_input() -> None:
     assert model.view_names_ == ("shape", "colour")
     assert set(model.view_contributions_) == set(model.view_embeddings_) == {"shape", "colour"}
     assert list(model.history_.coords["view"].to_numpy()) == ["shape", "colour"]
+
+
+def test_a_store_of_new_samples_may_lack_a_view_of_distances(tmp_path: Path) -> None:
+    features, other = integer_views()
+    gaps = np.abs(other[:, None] - other).sum(axis=2)
+    fitted = write_store(
+        as_multi_view({"x": features, "d": gaps}, view_type={"d": "distance"}), tmp_path / "d.zarr"
+    )
+    new = write_store(as_multi_view({"x": features}), tmp_path / "new.zarr")
+    model = quick().fit(fitted)
+    assert_array_equal(model.predict(new), model.predict({"x": features}))

@@ -130,7 +130,7 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
     recorded = {view.name: view.view_type for view in data.views}
     chosen = recorded | (
         {}
-        if view_type == "features"
+        if isinstance(view_type, str) and view_type == "features"
         else option_by_view("view_type", view_type, data.view_names, VIEW_TYPES)
     )
     views = tuple(

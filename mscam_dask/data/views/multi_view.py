@@ -142,7 +142,7 @@ def option_by_view(
     """Values of an option by view, from one for all views, one for each in order, or a mapping by name of some."""
     if isinstance(value, Mapping):
         found = {str(name): one for name, one in value.items()}
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         if len(value) != len(names):
             raise ConfigurationError(
                 f"{option} has {len(value)} entries for {len(names)} views {list(names)}; give one per "

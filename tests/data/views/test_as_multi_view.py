@@ -123,6 +123,7 @@ def test_metric_for_all_by_name_and_by_position() -> None:
     assert metrics("kernel") == ["kernel", "kernel"]
     assert metrics({"b": "distance"}) == ["features", "distance"]
     assert metrics(["kernel", "features"]) == ["kernel", "features"]
+    assert metrics(np.array(["kernel", "features"])) == ["kernel", "features"]
 
 
 def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
