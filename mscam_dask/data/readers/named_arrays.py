@@ -89,11 +89,6 @@ def contents_of(
     for name, value in variables.items():
         found.enter(name, value)
     labels, may_be_labels, notes = _find_labels(found, source, selection)
-    if "sample_ids" not in (selection.views or ()) and (
-        ids := _ids_in(found.values.get("sample_ids"))
-    ):
-        sample_ids = ids
-        del found.values["sample_ids"]
     notes += [
         f"{source.path}: {name!r} {found.values[name].shape} read as {len(found.groups[name])} {view_type} "
         "views."
@@ -375,8 +370,14 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
                 variables[name] = value
             else:
                 variables[name] = f"beside {numbered[0]}"
+        is_view = "sample_ids" in (selection.views or ())
+        ids = () if is_view else _ids_in(variables.get("sample_ids"))
+        if ids:  # also repeated ones, or too few, which are refused later
+            del variables["sample_ids"]
         types = dict(zip(names, kinds, strict=True))
-        contents = contents_of(variables, source, selection, skipped=left, view_types=types)
+        contents = contents_of(
+            variables, source, selection, sample_ids=ids or None, skipped=left, view_types=types
+        )
         return replace(contents, label_names=tuple(texts.get("label_names", ())) or None)
 
 
