@@ -49,6 +49,13 @@ def defer_signals() -> Iterator[None]:
             handler(first, None) if callable(handler) else signal.raise_signal(first)
 
 
+class _Interrupt(KeyboardInterrupt):
+    """After a caught `KeyboardInterrupt` itself that passed an `exec`, as in an import, `python -m` ends by SIGINT, not with the exit code."""
+
+
+_Interrupt.__name__ = KeyboardInterrupt.__name__  # in records and events
+
+
 class GracefulShutdown:
     """Translation of the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread; elsewhere nothing.
 
@@ -103,7 +110,7 @@ class GracefulShutdown:
         if self._handled_at == -math.inf:
             self._handled_at = time.monotonic()
         self.signal_name = self.signal_name or signal.Signals(number).name
-        raise KeyboardInterrupt
+        raise _Interrupt
 
     def _watch(self, reader: socket.socket) -> None:
         if not self._next_signal(reader):

@@ -96,6 +96,22 @@ def test_signals_while_a_run_is_tidied_up(
     assert said.exists() == (code == 75)
 
 
+STOPPED_IN_EXEC = """
+import sys
+from contextlib import suppress
+from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+with suppress(KeyboardInterrupt), GracefulShutdown(lambda: "") as shutdown:
+    exec("import os, signal; os.kill(os.getpid(), signal.SIGTERM); signal.pause()")
+sys.exit(shutdown.exit_code)
+"""
+
+
+def test_the_exit_code_of_a_module_after_a_signal_in_an_import(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text(STOPPED_IN_EXEC)
+    command = [sys.executable, "-m", "stopped"]
+    assert subprocess.run(command, check=False, timeout=60, cwd=tmp_path).returncode == 75
+
+
 def raise_and_wait(number: signal.Signals, interruption: GracefulShutdown) -> None:
     with interruption:
         os.kill(os.getpid(), number)
