@@ -180,7 +180,8 @@ class RunDirectory:
         """
         shutil.copymode(self.path, following.path)
         is_inside = following.path.parent == self.path
-        if is_inside or not LOCAL.exchange(self.path, following.path):
+        is_begun = not following.labels.exists()  # maybe by a computer that cannot swap names
+        if is_inside or is_begun or not LOCAL.exchange(self.path, following.path):
             return self._move_from(following)
         LOCAL.sync(self.path.parent)
         directory = RunDirectory(self.path, held=following.held)

@@ -127,13 +127,14 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     assert not resume_run(night.root).resumed
 
 
-@pytest.mark.parametrize("way", ["exchange", "rename", "inside"])
+@pytest.mark.parametrize("way", ["exchange", "rename", "rename then exchange", "inside"])
 def test_a_kill_at_any_point_of_the_swap_is_repaired(
     way: str, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "inside":  # as in a mount point
         monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(night.root))
-    if way == "rename":
+    exchange = LocalFilesystem.exchange
+    if way.startswith("rename"):
         monkeypatch.setattr(LocalFilesystem, "exchange", lambda *_: False)
     elsewhere = again(night.pipeline(f"alpha = 2.0\n{QUIET}"), output=night.root / "../../x")
     with RunDirectory.lock(night.root) as directory, directory.lock_next() as following:
@@ -143,6 +144,8 @@ def test_a_kill_at_any_point_of_the_swap_is_repaired(
         record = msgspec.structs.replace(elsewhere.record, replaces=night.root.name)
         following.write_record(record)
         trace = traced(night.root.parent, lambda: directory.replace_with(following))
+    if way.endswith("then exchange"):  # the server of a network file system goes on
+        monkeypatch.setattr(LocalFilesystem, "exchange", exchange)
     for cut in trace.cuts(most=6, kills=True):
         if way == "exchange":
             night.finished()
