@@ -16,6 +16,7 @@ from mscam_dask.errors import (
     SchedulerLostError,
     TemporaryFailure,
 )
+from mscam_dask.pipeline.run.run import EXIT_DRIFT
 from tests.deploy.files import DEPLOY, run
 
 UNITS = DEPLOY / "systemd"
@@ -70,5 +71,6 @@ def test_exit_codes_mean_what_the_command_line_says() -> None:
     assert settings["RestartForceExitStatus"] == "75"
     assert settings["SuccessExitStatus"] == "75", "systemctl stop leaves no failed unit"
     lasting = {ConfigurationError.exit_code, DataError.exit_code, ClusterError.exit_code}
+    lasting |= {5, EXIT_DRIFT}  # with results, which the same command would only show again
     assert settings["RestartPreventExitStatus"].split() == [str(code) for code in sorted(lasting)]
     assert settings["Type"] != "oneshot", "which cannot have RestartForceExitStatus"

@@ -40,6 +40,7 @@ _NEWEST = "newest"
 _OF_RUN = ("n_connected_components", "graph_weight", "score")  # the other quantities have views
 _PLOTS = {
     **{name: about for name, about in QUANTITIES.items() if name != "view_score"},
+    "n_connected_components": ("Connected components (dashed: target)", "components", False),
     "shares": ("View contributions", "share of the score", False),
     "seconds": ("ADMM of each view", "seconds", False),
 }
