@@ -63,7 +63,8 @@ def _texts(file: Path) -> tuple[Table, list[list[str]]]:
 def _is_text_per_line(table: Table) -> bool:
     """Return whether blanks are inside texts, because no column has ids: T cell, B cell, T cell."""
     rows = [*([list(table.columns)] if table.has_header else []), *table.head]
-    if max(map(len, rows)) == 1 or len(rows) < 3 or any(all(map(is_value, r)) for r in rows):
+    have_values = (all(is_value(text, table.decimal) for text in row) for row in rows)
+    if max(map(len, rows)) == 1 or len(rows) < 3 or any(have_values):
         return False
     if len(set(map(len, rows))) > 1:
         return True

@@ -174,6 +174,13 @@ def test_a_line_of_several_words_is_one_label(tmp_path: Path, labels: list[str])
         assert (values.tolist(), ids) == (labels, None)
 
 
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_rows_of_numbers_are_no_labels(tmp_path: Path, decimal: str) -> None:
+    text = "1.5 2.5\n1.5 2.5\n3.5 4.5\n3.5 4.5\n".replace(".", decimal)
+    with pytest.raises(DataError):
+        read_labels(write(tmp_path, text, "labels.txt"))
+
+
 @pytest.mark.parametrize(("missing", "other"), [("", "1"), (" null ", "x")])
 def test_missing_labels_are_no_class(tmp_path: Path, missing: str, other: str) -> None:
     labels = [other, missing, other, missing]
