@@ -257,7 +257,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
             tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
         trivial = functools.partial(Assessment.trivial, n_clusters, names, **tried)
         return stage.submit(trivial, agreement, kind="assessment")
-    graphs = prepared.scorer.graphs(names)
+    graphs, points = prepared.scorer.graphs(names), prepared.scorer.points(prepared.bordered)
     own = stage.submit(compared, final.labels, prepared.scorer.n_samples)
     by_rows = stage.item(final.labels, prepared.order.order)
     weights = [
@@ -271,7 +271,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
         stage.submit(agreement_with_clusters, graphs, own, n_clusters),
         agreement,
         weights,
-        stage.submit(views_agree, graphs, own, n_clusters),
+        stage.submit(views_agree, graphs, points, own, n_clusters),
     )
 
 

@@ -243,7 +243,7 @@ def choose_count(
     if held:
         graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
         labels = stage.item(partitions[held[-1]], 1)
-        agree = stage.value(stage.submit(views_agree, graphs, labels, counts[held[-1]]))
+        agree = stage.value(stage.submit(views_agree, graphs, points, labels, counts[held[-1]]))
         n_clusters = counts[held[-1]] if agree else 1
     return NClustersSelected(
         counts=counts,

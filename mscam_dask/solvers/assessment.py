@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammainc
 
+from mscam_dask.solvers.borders import Points, cell_functions
 from mscam_dask.solvers.graph_update import GraphRows, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.row_graph import row_weights_between
@@ -34,12 +35,28 @@ def agreement_with_clusters(
 
 
 def views_agree(
-    views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_clusters: int
+    views: Sequence[ReferenceGraphs], points: Points, labels: NDArray[np.int64], n_clusters: int
 ) -> bool:
-    """Whether views share more neighbors of the samples of some cluster than by chance.
+    """Whether views share neighbors of the samples of some cluster, or their discriminants are correlated, more than by chance.
 
-    Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together, counted at both
-    ends, against the products of the degrees. True if no two views have samples enough in common.
+    Each of the two tests has half of the level. A rare cluster may have few neighbors of its own in each single view, and
+    a large one has no neighbors that views share.
+    """
+    level = 0.5 * RULES.level
+    return _share_neighbors(views, labels, n_clusters, level) or (
+        all(
+            view.present is None for view in views
+        )  # points of absent samples come from the other views
+        and _p_value_of_discriminants(points, labels) <= level
+    )
+
+
+def _share_neighbors(
+    views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_clusters: int, level: float
+) -> bool:
+    """Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together.
+
+    They are counted at both ends, against the products of the degrees. True if no two views have samples enough in common.
     """
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
     ones = np.ones(len(labels))
@@ -54,13 +71,44 @@ def views_agree(
     if not counts:
         return True
     pairs = np.array(counts)  # (pairs, 2, c)
-    levels = [RULES.level / (n_clusters * len(pairs))] * len(pairs) + [RULES.level / n_clusters]
-    for (shared, expected), level in zip([*pairs, pairs.sum(axis=0)], levels, strict=True):
+    levels = [level / (n_clusters * len(pairs))] * len(pairs) + [level / n_clusters]
+    for (shared, expected), most in zip([*pairs, pairs.sum(axis=0)], levels, strict=True):
         observed = np.ceil(0.5 * shared)
         p_values = gammainc(np.maximum(observed, 1.0), 0.5 * expected)
-        if p_values[observed > 0].min(initial=1.0) <= level:
+        if p_values[observed > 0].min(initial=1.0) <= most:
             return True
     return False
+
+
+# Permutations of the samples of each view.
+_N_PERMUTATIONS = 199
+
+
+def _p_value_of_discriminants(points: Points, labels: NDArray[np.int64]) -> float:
+    """Permutation p-value of the correlation of the views' cross-fitted discriminants of the clusters.
+
+    The discriminant of a cluster is its discriminant function minus the mean of those of all samples. The statistic is the
+    largest, over the clusters, of the sum over pairs of views of the correlations of their discriminants. If the views are
+    independent, the samples of each may be permuted; so the number of clusters needs no correction.
+    """
+    _, own = np.unique(labels, return_inverse=True)
+    if len(points.widths) == 1 or own.max() == 0:
+        return 1.0
+    scores = np.stack([cell_functions(rows, own).values for rows in points.views])
+    scores -= scores @ (np.bincount(own) / len(own))[:, None]
+    scores -= scores.mean(axis=1, keepdims=True)
+    lengths = np.linalg.norm(scores, axis=1, keepdims=True)
+    scores /= np.where(lengths > 0.0, lengths, 1.0)
+    scores = scores[:, np.lexsort(scores[0].T)]  # whatever the order of the samples
+
+    def largest(of_views: Iterable[NDArray[np.float64]]) -> float:
+        return float((sum(of_views, np.zeros(scores.shape[1:])) ** 2).sum(axis=0).max())
+
+    observed, rng = largest(scores), np.random.default_rng(len(own))
+    n_larger = sum(
+        largest(rng.permutation(one) for one in scores) >= observed for _ in range(_N_PERMUTATIONS)
+    )
+    return (1 + n_larger) / (1 + _N_PERMUTATIONS)
 
 
 _MIN_COMMON = 3

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.solvers.assessment import agreement_with_clusters, view_agreement, views_agree
+from mscam_dask.solvers.borders import Points
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 
 
@@ -74,14 +75,29 @@ def test_agreement_of_views_is_one_for_equal_graphs_and_zero_on_average_for_perm
 def test_views_agree_on_one_rare_cluster_and_not_by_chance() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], [195, 5])
+    noise = Points(rng.normal(size=(200, 6)), (3, 3))
     by_chance = 0
     for seed in range(40):
         graphs = [random_graph(200, 2 * seed + view, density=0.05) for view in range(2)]
         views = of_views(*graphs)
-        by_chance += views_agree(views, rng.permutation(labels), 2)
+        by_chance += views_agree(views, noise, rng.permutation(labels), 2)
         for graph in graphs:
             graph[-5:] = graph[:, -5:] = 0.0
             graph[-5:, -5:] = 1.0 - np.eye(5)
-        assert views_agree(of_views(*graphs), labels, 2)
+        assert views_agree(of_views(*graphs), noise, labels, 2)
     assert by_chance <= 5
-    assert views_agree(of_views(random_graph(200, 0)), labels, 2)
+    assert views_agree(of_views(random_graph(200, 0)), Points(noise.rows, (6,)), labels, 2)
+
+
+def test_views_agree_on_a_rare_cluster_that_no_view_shows_by_its_neighbors() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [588, 12])
+    views = of_views(random_graph(600, 0, density=0.02), random_graph(600, 1, density=0.02))
+    together = apart = 0
+    for _ in range(20):
+        rows = rng.normal(size=(600, 8)) + 1.75 * labels[:, None]  # 3.5 standard deviations a view
+        together += views_agree(views, Points(rows, (4, 4)), labels, 2)
+        rows[:, 4:] = rng.permutation(rows[:, 4:])
+        apart += views_agree(views, Points(rows, (4, 4)), labels, 2)
+    assert together == 20
+    assert apart <= 3
