@@ -26,7 +26,8 @@ from mscam_dask.linalg.ivf import (
     train_centers,
     training_rows,
 )
-from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors
+from mscam_dask.linalg.neighbors import ColumnFacts
+from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, search_facts
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
 from mscam_dask.solvers.row_graph import linked_blocks
@@ -39,7 +40,7 @@ _MIN_PART = 512
 _MAX_PART = 8192
 _PARTS = 8
 
-# Number of views of which one task searches a whole part, and most tasks of a part.
+# Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.
 _VIEWS_TOGETHER = 6
 _MAX_TASKS = 16
 
@@ -93,11 +94,17 @@ def _links(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> tuple[tuple[
 def _exhaustive(
     stage: Stage, views: list[Handle], order: RowOrder, parameters: Parameters
 ) -> Candidates:
+    facts = [
+        stage.submit(facts_of_views, views, slice(first, first + _VIEWS_TOGETHER))
+        for first in range(0, len(views), _VIEWS_TOGETHER)
+    ]
     n_candidates, parts = parameters.candidates(order.n_samples), []
     for start, stop in row_parts(order.n_samples):
         size = -(-(stop - start) // min(_MAX_TASKS, -(-len(views) // _VIEWS_TOGETHER)))
         searched = [
-            stage.submit(exact_neighbors, views, n_candidates, first, min(first + size, stop))
+            stage.submit(
+                exact_neighbors, views, facts, n_candidates, first, min(first + size, stop)
+            )
             for first in range(start, stop, size)
         ]
         parts.append(
@@ -106,11 +113,21 @@ def _exhaustive(
     return Candidates(order, tuple(parts), ((0,),) * len(parts))
 
 
+def facts_of_views(views: Sequence[Points], some: slice) -> list[ColumnFacts]:
+    """Facts of the columns of some views in the joint embedding, for `exact_neighbors`."""
+    return search_facts(joint_embedding(views), some)
+
+
 def exact_neighbors(
-    views: Sequence[Points], n_candidates: int, start: int, stop: int
+    views: Sequence[Points],
+    facts: Sequence[list[ColumnFacts]],
+    n_candidates: int,
+    start: int,
+    stop: int,
 ) -> CandidateEdges:
     """Candidate neighbors of some rows in the joint embedding of all rows."""
-    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
+    of_views = [one for group in facts for one in group]
+    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop, of_views)
 
 
 def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:

@@ -27,6 +27,7 @@ from mscam_dask.linalg.neighbor_information import neighbor_votes
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
+    coarse_neighbors,
     default_settings,
     embedding_neighbors,
     has_few_columns,
@@ -302,11 +303,11 @@ def default_neighbors(
     if found is None:
         raise next(one for one in views if isinstance(one, DataError))
     if found.present is None:
-        return {0: embedding_neighbors(found.view, alpha, n_neighbors, some)}
+        return {0: coarse_neighbors(found.view, alpha, n_neighbors, some)}
     positions = found.present.positions[some]
     own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
     k = min(n_neighbors, len(own) - 1)
-    lists = embedding_neighbors(found.view, alpha, k, positions[own.samples])
+    lists = coarse_neighbors(found.view, alpha, k, positions[own.samples])
     return {0: _of_all_samples(own, lists)}
 
 

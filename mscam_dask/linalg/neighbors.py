@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,19 +46,74 @@ _TIE, _MAX_TIES = 1e-9, 512
 _MAX_TOGETHER = 16
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """Facts of a block of columns, the same for every block of rows that is searched."""
+
+    magnitude: float  # largest absolute coordinate times the root of the largest weight
+    mean: NDArray[np.float64] | None  # (r,), None if the columns need no centering
+    squared_norms: NDArray[np.float32]  # (n,) weighted, of centered rows, unit 4**exponent
+
+    @property
+    def exponent(self) -> int:
+        """Exponent of the unit of length."""
+        return _exponent([self.magnitude])
+
+
+def column_facts(points: WeightedBlocks, some: slice = slice(None)) -> list[ColumnFacts]:
+    """Facts of some blocks of columns, for `nearest_neighbors`."""
+    found = []
+    for columns, weights in zip(points.blocks[some], points.weights[some], strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = columns.sum(axis=0)
+        largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
+        is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
+        mean = None
+        if columns.dtype != np.float32 or not is_centered:
+            mean = columns.mean(axis=0, dtype=np.float64)
+        magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
+        centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
+        norms = np.einsum("ij,ij->i", centered, centered * factors)
+        found.append(ColumnFacts(magnitude, mean, norms))
+    return found
+
+
+def _exponent(magnitudes: Sequence[float]) -> int:
+    """Exponent of a unit of length; powers of two are exact, and nothing over- or underflows."""
+    return int(np.frexp(max(magnitudes))[1])
+
+
+def _scaled(
+    columns: NDArray[Any],
+    weights: NDArray[np.float64],
+    mean: NDArray[np.float64] | None,
+    exponent: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Centered columns and their weights in a unit; copies the columns only to center them."""
+    if mean is None:
+        return columns, np.ldexp(weights, -2 * exponent).astype(np.float32)
+    centered = np.empty(columns.shape, dtype=np.float32)
+    step = max(1, _CENTERED_ENTRIES // max(1, columns.shape[1]))
+    for first in range(0, len(columns), step):  # differences in double precision
+        rows = slice(first, first + step)
+        centered[rows] = np.ldexp(columns[rows] - mean, -exponent)
+    return centered, weights.astype(np.float32)
+
+
 def nearest_neighbors(
     embedding: NDArray[np.float64] | WeightedBlocks,
     n_candidates: int,
     *,
     row_start: int = 0,
     row_stop: int | None = None,
+    facts: Sequence[ColumnFacts] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """K nearest other samples of each row by exhaustive search, and squared distances (m, K).
 
-    Matrix products in float32 propose K + K/4 + 9 neighbors. The distances of those that the error bound of
-    the products leaves among the K nearest are computed again by differences. A row for which the error bound of the products cannot exclude other neighbors is searched
-    again in float64. Ties (duplicates) go to the lower index. The result depends neither on the block of
-    rows nor on the threads.
+    Matrix products in float32 propose K + K/4 + 9 neighbors; the distances of those that the error
+    bound of the products leaves among the K nearest are recomputed by exact differences. A row for
+    which the bound cannot exclude others is searched again in float64. Ties (duplicates) go to the lower
+    index. The result depends neither on the block of rows nor on the threads.
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
@@ -66,7 +121,8 @@ def nearest_neighbors(
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
-    found, squared, error = _propose(points, n_asked, row_start, stop)
+    facts = column_facts(points) if facts is None else facts
+    found, squared, error = _propose(points, facts, n_asked, row_start, stop)
     own = np.arange(row_start, stop, dtype=np.int64)
     possible = _possible(found, squared, error, n_candidates)
     result, distances = _nearest_of(points, own, possible, n_candidates)
@@ -79,14 +135,36 @@ def nearest_neighbors(
     return result, distances
 
 
+def approximate_neighbors(
+    embedding: NDArray[np.float64] | WeightedBlocks, n_candidates: int
+) -> NDArray[np.int64]:
+    """K nearest other samples (n, K) by float32 products alone, in no particular order."""
+    points = as_weighted_blocks(embedding)
+    n = len(points)
+    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n)
+    is_self = found == np.arange(n)[:, None]
+    is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
+    others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
+    return others
+
+
 def _propose(
-    points: WeightedBlocks, n_asked: int, start: int, stop: int
+    points: WeightedBlocks,
+    facts: Sequence[ColumnFacts],
+    n_asked: int,
+    start: int,
+    stop: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Nearest samples (m, n_asked) by float32 products, including the sample itself, and the error bound (m,)."""
-    n, norms = len(points), np.zeros(len(points))
-    blocks, exponent = _in_one_unit(points)
-    for columns, factors in blocks:
-        norms += np.einsum("ij,ij->i", columns, columns * factors)
+    """Nearest samples (m, n_asked) by float32 products, including the sample itself."""
+    n = len(points)
+    exponent = _exponent([of_block.magnitude for of_block in facts])
+    blocks = [
+        _scaled(*pair, of_block.mean, exponent)
+        for pair, of_block in zip(points.pairs(), facts, strict=True)
+    ]
+    norms = np.zeros(n)
+    for of_block in facts:
+        norms += np.ldexp(of_block.squared_norms, 2 * (of_block.exponent - exponent))
     found = np.empty((stop - start, n_asked), dtype=np.int64)
     squared = np.empty(found.shape)
     step = max(_MIN_ROWS, _BLOCK_BYTES // (4 * n))
@@ -120,35 +198,6 @@ def _possible(
     beyond = np.count_nonzero(squared > farthest[:, None], axis=1)
     width = found.shape[1] - int(beyond.min())
     return np.take_along_axis(found, order[:, :width], axis=1)
-
-
-def _in_one_unit(
-    points: WeightedBlocks,
-) -> tuple[list[tuple[NDArray[np.float32], NDArray[np.float32]]], int]:
-    """Centered columns of each block with their weights, and the exponent of the unit of length.
-
-    Powers of two are exact, and nothing over- or underflows. Columns are copied only to center them.
-    """
-    largest = [
-        max(float(one.max(initial=0.0)), -float(one.min(initial=0.0))) for one in points.blocks
-    ]
-    roots = [float(np.sqrt(weights.max(initial=0.0))) for weights in points.weights]
-    exponent = int(np.frexp(max(map(operator.mul, largest, roots)))[1])
-    blocks = []
-    for (columns, weights), most in zip(points.pairs(), largest, strict=True):
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.abs(columns.sum(axis=0)).max(initial=0.0)
-        if columns.dtype == np.float32 and total <= _CENTERED * most * len(columns):
-            blocks.append((columns, np.ldexp(weights, -2 * exponent).astype(np.float32)))
-            continue
-        mean = columns.mean(axis=0, dtype=np.float64)
-        centered = np.empty(columns.shape, dtype=np.float32)
-        step = max(1, _CENTERED_ENTRIES // max(1, columns.shape[1]))
-        for first in range(0, len(columns), step):  # differences in double precision
-            rows = slice(first, first + step)
-            centered[rows] = np.ldexp(columns[rows] - mean, -exponent)
-        blocks.append((centered, weights.astype(np.float32)))
-    return blocks, exponent
 
 
 def _rounding_depth(points: WeightedBlocks) -> int:

@@ -16,6 +16,7 @@ neighbors in the joint ridge embedding, which are computed once; no n×n matrix 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from mscam_dask.linalg.incomplete import (
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import graph_from_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.neighbors import ColumnFacts, column_facts, nearest_neighbors
 from mscam_dask.solvers.known_labels import are_cannot_linked, with_links
 from mscam_dask.types.rules import SIZES
 
@@ -61,11 +62,17 @@ def projected_weight(n_samples: int, n_clusters: int) -> float:
     return n_samples / (2.0 * n_clusters)
 
 
+def search_facts(points: WeightedBlocks | IncompleteBlocks, some: slice) -> list[ColumnFacts]:
+    """Facts of the columns of some views for `candidate_neighbors`; none of incomplete views."""
+    return [] if isinstance(points, IncompleteBlocks) else column_facts(points, some)
+
+
 def candidate_neighbors(
     points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     n_candidates: int,
     row_start: int,
     row_stop: int,
+    facts: Sequence[ColumnFacts] | None = None,
 ) -> CandidateEdges:
     """Candidate edges of some rows: nearest neighbors in the joint ridge embedding, by distance."""
     if isinstance(points, IncompleteBlocks):
@@ -76,7 +83,7 @@ def candidate_neighbors(
             count += has[row_start:row_stop, None] & has[indices]
         return CandidateEdges(row_start, indices, distances, count / len(points.present))
     indices, distances = nearest_neighbors(
-        points, n_candidates, row_start=row_start, row_stop=row_stop
+        points, n_candidates, row_start=row_start, row_stop=row_stop, facts=facts
     )
     return CandidateEdges(row_start, indices, distances)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.neighbor_information import permutation_z, shared_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
@@ -49,13 +49,20 @@ def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
     return max(of_scale, key=lambda position: options[position].alpha)
 
 
-def embedding_neighbors(
-    view: ViewSVD, alpha: float, n_neighbors: int, rows: slice | NDArray[np.int64] = slice(None)
+def embedding_neighbors(view: ViewSVD, alpha: float, n_neighbors: int) -> NDArray[np.int32]:
+    """Nearest neighbors (n, k) in the ridge embedding of one view."""
+    vectors, weights = ridge_view(view, alpha=alpha).coordinates()
+    points = WeightedBlocks((vectors,), (weights,))
+    return nearest_neighbors(points, n_neighbors)[0].astype(np.int32)
+
+
+def coarse_neighbors(
+    view: ViewSVD, alpha: float, n_neighbors: int, rows: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Nearest neighbors (m, k) among some rows in the ridge embedding of one view."""
+    """Many neighbors (m, k) among some rows, in any order, to the precision of products."""
     vectors, weights = ridge_view(view, alpha=alpha).coordinates()
     points = WeightedBlocks((vectors[rows],), (weights,))
-    return nearest_neighbors(points, n_neighbors)[0].astype(np.int32)
+    return approximate_neighbors(points, n_neighbors).astype(np.int32)
 
 
 def overlap_of_permutations(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
+from mscam_dask.linalg.neighbors import column_facts, nearest_neighbors, top_k_columns
 
 
 def nearest(points: NDArray[np.float64], k: int, **options: Any) -> NDArray[np.int64]:
@@ -58,7 +58,7 @@ def test_far_from_the_origin_distances_are_still_exact() -> None:
     assert_array_equal(nearest(points, 6), by_enumeration(points, 6))
 
 
-def test_blocks_in_different_units_are_combined() -> None:
+def test_facts_of_blocks_in_different_units_are_combined() -> None:
     rng = np.random.default_rng(4)
     points = rng.standard_normal((90, 6))
     units = np.repeat((1e-15, 1.0, 1e12), 2)
@@ -67,8 +67,12 @@ def test_blocks_in_different_units_are_combined() -> None:
         tuple(columns[:, first : first + 2].astype(np.float32) for first in (0, 2, 4)),
         tuple(units[first : first + 2] ** -2.0 for first in (0, 2, 4)),
     )
-    found, distances = nearest_neighbors(weighted, 7, row_start=20, row_stop=50)
+    facts = [*column_facts(weighted, slice(0, 1)), *column_facts(weighted, slice(1, 3))]
+    found, distances = nearest_neighbors(weighted, 7, row_start=20, row_stop=50, facts=facts)
     assert_array_equal(found, by_enumeration(weighted.stacked(slice(None)), 7)[20:50])
+    squared = [of_block.squared_norms * 4.0**of_block.exponent for of_block in facts]
+    centered = points - points.mean(axis=0)
+    assert_allclose(sum(squared), np.sum(centered**2, axis=1), rtol=1e-2)
     assert_array_equal(distances, nearest_neighbors(weighted, 7)[1][20:50])
 
 
