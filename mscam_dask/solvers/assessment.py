@@ -40,23 +40,22 @@ def views_agree(
     """Whether views share neighbors of the samples of some cluster, or their discriminants are correlated, more than by chance.
 
     Each of the two tests has half of the level. A rare cluster may have few neighbors of its own in each single view, and
-    a large one has no neighbors that views share.
+    a large one has no neighbors that views share. True if there is nothing to test: one view, or too few samples in
+    common for the first test and points of absent samples, which come from the other views, for the second.
     """
     level = 0.5 * RULES.level
-    return _share_neighbors(views, labels, n_clusters, level) or (
-        all(
-            view.present is None for view in views
-        )  # points of absent samples come from the other views
-        and _p_value_of_discriminants(points, labels) <= level
-    )
+    share = _share_neighbors(views, labels, n_clusters, level)
+    if len(views) == 1 or any(view.present is not None for view in views):
+        return share is not False
+    return bool(share) or _p_value_of_discriminants(points, labels) <= level
 
 
 def _share_neighbors(
     views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_clusters: int, level: float
-) -> bool:
+) -> bool | None:
     """Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together.
 
-    They are counted at both ends, against the products of the degrees. True if no two views have samples enough in common.
+    They are counted at both ends, against the products of the degrees. None if no two views have samples enough in common.
     """
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
     ones = np.ones(len(labels))
@@ -69,7 +68,7 @@ def _share_neighbors(
             product = degrees[i] * degrees[j] / (common - 1)
             counts.append([np.bincount(labels, of, n_clusters) for of in (both, product)])
     if not counts:
-        return True
+        return None
     pairs = np.array(counts)  # (pairs, 2, c)
     levels = [level / (n_clusters * len(pairs))] * len(pairs) + [level / n_clusters]
     for (shared, expected), most in zip([*pairs, pairs.sum(axis=0)], levels, strict=True):
@@ -92,8 +91,6 @@ def _p_value_of_discriminants(points: Points, labels: NDArray[np.int64]) -> floa
     independent, the samples of each may be permuted; so the number of clusters needs no correction.
     """
     _, own = np.unique(labels, return_inverse=True)
-    if len(points.widths) == 1 or own.max() == 0:
-        return 1.0
     scores = np.stack([cell_functions(rows, own).values for rows in points.views])
     scores -= scores @ (np.bincount(own) / len(own))[:, None]
     scores -= scores.mean(axis=1, keepdims=True)

@@ -101,3 +101,17 @@ def test_views_agree_on_a_rare_cluster_that_no_view_shows_by_its_neighbors() -> 
         apart += views_agree(views, Points(rows, (4, 4)), labels, 2)
     assert together == 20
     assert apart <= 3
+
+
+def test_independent_partitions_of_two_views_are_no_agreement_however_few_samples_a_cluster_has() -> (
+    None
+):
+    rng = np.random.default_rng(0)
+    views = of_views(random_graph(160, 0), random_graph(160, 1))
+    agree = 0
+    for _ in range(20):
+        first, second = rng.integers(4, size=(2, 160))
+        own = [6.0 * np.eye(4)[labels] + rng.normal(size=(160, 4)) for labels in (first, second)]
+        points = Points(np.hstack(own), (4, 4))
+        agree += views_agree(views, points, 4 * first + second, 16)
+    assert agree <= 3
