@@ -150,10 +150,8 @@ class CheckpointManager:
         try:
             n_samples = len(arrays[_LABELS])
             is_large = record.parameters.is_large(n_samples)
-            prefix, ranges = (
-                _BY_CELLS if is_large else "",
-                block_ranges(n_samples, is_large=is_large),
-            )
+            prefix = _BY_CELLS if is_large else ""
+            ranges = block_ranges(n_samples, is_large=is_large)
             parts = {name: arrays[f"{prefix}graph_{name}"] for name in _GRAPH}
             affinity = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             graph = restore_graph(stage, affinity, ranges)

@@ -24,12 +24,12 @@ def template(path: str) -> Template:
 
 @cache
 def _environment(*, is_html: bool) -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("mscam_dask", ""),
         autoescape=is_html,
-        undefined=StrictUndefined if is_html else Undefined,
+        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=not is_html,

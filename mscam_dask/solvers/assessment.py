@@ -1,4 +1,4 @@
-"""Agreement of views with clusters and with each other, by their reference graphs, and effects of features."""
+"""Agreement of views with clusters and with each other, by their reference graphs and discriminants, and effects of features."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def views_agree(
 ) -> bool:
     """Whether views share neighbors of the samples of some cluster, or their discriminants are correlated, more than by chance.
 
-    Each of the two tests has half of the level. A rare cluster may have few neighbors of its own in each single view, and
-    a large one has no neighbors that views share. True if there is nothing to test: one view, or too few samples in
-    common for the first test and points of absent samples, which come from the other views, for the second.
+    Each of the two tests has half of the level. The second one is for rare clusters, which may have few neighbors of their
+    own in each single view. It needs complete views: points of absent samples come from the other views. True if neither
+    test can be made.
     """
     level = 0.5 * RULES.level
     share = _share_neighbors(views, labels, n_clusters, level)

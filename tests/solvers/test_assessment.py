@@ -1,4 +1,4 @@
-"""Agreement of views with clusters and with each other, by common neighbors."""
+"""Agreement of views with clusters and with each other, by common neighbors and by discriminants."""
 
 from __future__ import annotations
 

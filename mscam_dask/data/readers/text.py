@@ -362,11 +362,8 @@ def _has_header(
 
     if any(map(is_text, first[1:])):
         return True, ""
-    lead, below_lead, of_samples = (
-        first[0],
-        second[0] if second else "",
-        source.samples_in != "rows",
-    )
+    lead, below_lead = first[0], second[0] if second else ""
+    of_samples = source.samples_in != "rows"
     has_ids = is_text(lead)
     digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
     are_digits = bool(digits) and all(map(str.isdecimal, digits))

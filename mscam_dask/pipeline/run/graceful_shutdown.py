@@ -50,7 +50,11 @@ def defer_signals() -> Iterator[None]:
 
 
 class _Interrupt(KeyboardInterrupt):
-    """After a caught `KeyboardInterrupt` itself that passed an `exec`, as in an import, `python -m` ends by SIGINT, not with the exit code."""
+    """Interrupt of a signal.
+
+    It is a subclass since `python -m` loses its exit code, and ends by SIGINT, after a `KeyboardInterrupt` that passed an
+    `exec`, as in an import, even if it was caught.
+    """
 
 
 _Interrupt.__name__ = KeyboardInterrupt.__name__  # in records and events
