@@ -47,8 +47,8 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | Non
         ax,
         draw_p_values(ax, counts, list(p_values.values()), selected),
         title="Largest p-value of the borders",
-        caption="That of the best of some partitions into so many clusters. Up to the dashed line, all "
-        f"borders hold. Values below {number(LEAST_P_VALUE)} are drawn there.",
+        caption="Each point is the best of several partitions into that many clusters. All of its borders hold if it is "
+        f"not above the dashed line. Values below {number(LEAST_P_VALUE)} are drawn there.",
     )
     marks = {n: "all borders hold" for n, value in p_values.items() if value <= RULES.level}
     marks[selected] = "selected"
