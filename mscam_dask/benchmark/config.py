@@ -14,15 +14,7 @@ from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.cluster_types import execution_problems
-from mscam_dask.pipeline.config.parse import (
-    are_one_name,
-    check_name,
-    name_of_pipeline,
-    read_tables,
-    refuse,
-    shown,
-)
+from mscam_dask.pipeline.config.read_config import execution_problems
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     DataTable,
@@ -36,8 +28,14 @@ from mscam_dask.pipeline.config.toml_document import (
     COMMAND_LINE,
     Document,
     Override,
+    are_one_name,
+    check_name,
     dask_overrides,
+    name_of_pipeline,
     read_document,
+    read_tables,
+    refuse,
+    shown,
 )
 from mscam_dask.types.allowed import Count, NotNegative, Positive, Share, WholeNumber, nearest
 from mscam_dask.types.parameters import GraphWeight, InUnits, Model, Scale

@@ -23,10 +23,9 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.cli.console import relative, results_console, show, table
 from mscam_dask.data.views.sample_ids import encoded_id
-from mscam_dask.monitor.messages import number
+from mscam_dask.monitor.messages import number, template
 from mscam_dask.monitor.report.figures import LineChart, chart_axes, line_chart
 from mscam_dask.monitor.report.page import FileLink, render
-from mscam_dask.monitor.templates import template
 from mscam_dask.pipeline.run.run_directory import relative_url, write_whole
 from mscam_dask.plot.pictures import Curve, draw_curves
 

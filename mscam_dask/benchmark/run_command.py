@@ -24,12 +24,12 @@ from mscam_dask.benchmark.datasets import open_datasets
 from mscam_dask.benchmark.experiment import (
     kept_trials,
     limits_of,
+    method_runs,
     output_of,
     run_experiment,
 )
 from mscam_dask.benchmark.report import show_results
 from mscam_dask.benchmark.results import read_record
-from mscam_dask.benchmark.rows import method_runs
 from mscam_dask.cli.console import (
     key_values,
     progress_console,
@@ -49,9 +49,9 @@ from mscam_dask.pipeline.config.toml_document import (
     environment_overrides,
     read_document,
 )
-from mscam_dask.pipeline.run.cluster_classes import worker_counts
+from mscam_dask.pipeline.run.cluster import worker_counts
 from mscam_dask.pipeline.run.dry_run import limit_of
-from mscam_dask.pipeline.run.lock import is_locked
+from mscam_dask.pipeline.run.run_directory import is_locked
 from mscam_dask.pipeline.run.security import check_execution
 
 _GIB = 2.0**30

@@ -86,7 +86,7 @@ def main() -> None:
 @click.option(
     "--append", "append_samples", is_flag=True, help="Append the samples to an existing store."
 )
-@lazy_command("mscam_dask.cli.ingest:ingest_files")
+@lazy_command("mscam_dask.cli.commands:ingest_files")
 def ingest() -> None:
     """Write the files of several views into one store.
 
@@ -153,7 +153,7 @@ def resume() -> None:
     help="File to write, .csv or .parquet; default: CSV on standard output.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@lazy_command("mscam_dask.cli.results:predict_samples")
+@lazy_command("mscam_dask.cli.commands:predict_samples")
 def predict() -> None:
     """Predict the clusters of new samples with a finished run.
 
@@ -213,7 +213,7 @@ def describe() -> None:
 )
 @key_option(ReportTable, "columns", type=PATH)
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
-@lazy_command("mscam_dask.cli.results:report_run")
+@lazy_command("mscam_dask.cli.commands:report_run")
 def report() -> None:
     """Write the report of a run or an experiment as one HTML file.
 
@@ -223,7 +223,7 @@ def report() -> None:
 
 @main.command()
 @click.argument("run", metavar="[RUN_DIR]", required=False, type=run_directory)
-@lazy_command("mscam_dask.cli.results:run_checks")
+@lazy_command("mscam_dask.cli.commands:run_checks")
 def doctor() -> None:
     """Check that pipelines can run here, or that a run is valid.
 
@@ -248,7 +248,7 @@ def doctor() -> None:
     is_flag=True,
     help="Make new certificates with the authority in DIR, valid at most as long as it is.",
 )
-@lazy_command("mscam_dask.cli.tls:make_tls_directory")
+@lazy_command("mscam_dask.cli.commands:make_tls_directory")
 def tls() -> None:
     """Make certificates for an encrypted cluster.
 

@@ -31,14 +31,15 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
-from mscam_dask.pipeline.run.list_runs import (
+from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, resolved
+from mscam_dask.pipeline.run.stored_run import (
     Comparison,
+    StoredRun,
     compare_runs,
     list_runs,
+    scan,
     write_index,
 )
-from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, resolved
-from mscam_dask.pipeline.run.stored_run import StoredRun, scan
 
 
 def describe_path(place: str) -> int:

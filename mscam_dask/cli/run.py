@@ -25,7 +25,6 @@ from mscam_dask.cli.options import extension_of_directory, extension_of_file
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
-from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.config.toml_document import (
@@ -33,6 +32,7 @@ from mscam_dask.pipeline.config.toml_document import (
     environment_overrides,
     parse_override,
     read_document,
+    shown,
 )
 from mscam_dask.pipeline.run.cluster import serve_in_slurm
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run

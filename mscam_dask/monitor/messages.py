@@ -1,14 +1,15 @@
-"""Formats of numbers, and texts about a fit, which terminal, log, notebook, dashboard and report share."""
+"""Formats of numbers, texts about a fit, and templates, which terminal, log, notebook, dashboard and report share."""
 
 from __future__ import annotations
 
 import calendar
 import datetime as dt
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from mscam_dask.monitor.events import Event, FitResumed
-from mscam_dask.monitor.fit_state import FitState
+from mscam_dask.monitor.events import Event, FitResumed, FitState
 from mscam_dask.monitor.run_record import SettingEntry
 from mscam_dask.types.events import (
     CandidateSettings,
@@ -21,6 +22,9 @@ from mscam_dask.types.events import (
     SettingsSelected,
 )
 from mscam_dask.types.rules import RULES
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 MAX_NAME = 120  # characters
 _NONE = "\u2013"
@@ -236,3 +240,53 @@ def format_refinement(scores: Sequence[float], taken: int) -> str:
     if not taken:
         return "refinement: no new partition accepted"
     return f"refinement: {plural(taken, 'new partition')} accepted, score {scores[taken - 1]:.4f}"
+
+
+def template(path: str) -> Template:
+    """Return a template such as "monitor/report/assets/run.html.j2", which is compiled once."""
+    return _environment(is_html=path.endswith(".html.j2")).get_template(path)
+
+
+@cache
+def _environment(*, is_html: bool) -> Environment:
+    """Jinja environment of the package; templates of HTML escape what came from data."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("mscam_dask", ""),
+        autoescape=is_html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not is_html,
+    )
+    filters: tuple[Callable[..., Any], ...] = (
+        count,
+        number,
+        percent,
+        duration,
+        eta,
+        sentence,
+        moment,
+    )
+    filters += (p_value_text, shortened, printable, format_graph)
+    environment.filters.update({each.__name__: each for each in filters})
+    environment.filters["form"] = lambda value, form, none="-": (
+        none if value is None else form % value
+    )
+    dump = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = dump
+    environment.globals.update(
+        level=RULES.level,
+        plural=_plural,
+        zip=zip,
+        excluded=format_excluded,
+        view_settings=format_view_settings,
+        refinement=format_refinement,
+    )
+    return environment
+
+
+def _plural(value: int, noun: str) -> str:
+    """Count in groups of three digits with its noun."""
+    return plural(value, noun).replace(str(value), count(value), 1)

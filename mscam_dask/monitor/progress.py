@@ -10,8 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
-from mscam_dask.monitor.fit_state import FitState
+from mscam_dask.monitor.events import Event, FitResumed, FitState, StepFinished, StepStarted
 from mscam_dask.monitor.messages import (
     duration,
     eta,

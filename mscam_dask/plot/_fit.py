@@ -12,23 +12,21 @@ from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.plot.pictures import (
     CLUSTER_COLORS,
+    DRAW_LIMIT,
     MAX_NUMBERS,
     add_legend,
     best_order,
     cluster_color,
+    contracted_graph,
     draw_clusters,
     draw_edges,
     draw_history,
     draw_p_values,
-    new_axes,
-    sample_property,
-)
-from mscam_dask.plot.places import (
-    DRAW_LIMIT,
-    contracted_graph,
     draw_samples,
     graph_layout,
+    new_axes,
     principal_planes,
+    sample_property,
 )
 
 if TYPE_CHECKING:

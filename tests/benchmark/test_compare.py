@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.datasets import open_datasets
-from mscam_dask.benchmark.experiment import run_experiment, write_trial
+from mscam_dask.benchmark.experiment import method_runs, run_experiment, write_trial
 from mscam_dask.benchmark.methods import GROUP, METHODS, known_methods
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
@@ -29,7 +29,6 @@ from mscam_dask.benchmark.results import (
     ExperimentRecord,
     read_record,
 )
-from mscam_dask.benchmark.rows import method_runs
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure

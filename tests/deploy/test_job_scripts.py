@@ -15,7 +15,7 @@ import pytest
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster_classes import configuration, new_cluster, start_errors
+from mscam_dask.pipeline.run.cluster import configuration, new_cluster, start_errors
 from tests.messages import raises
 
 pytest.importorskip("dask_jobqueue")

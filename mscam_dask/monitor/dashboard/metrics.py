@@ -12,8 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from mscam_dask.monitor.dashboard.run_state import Run, Runs
-from mscam_dask.monitor.messages import shortened
-from mscam_dask.monitor.templates import template
+from mscam_dask.monitor.messages import shortened, template
 from mscam_dask.types.events import ViewIteration
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from mscam_dask.monitor.events import Event, RunAnnounced, decode
-from mscam_dask.monitor.fit_state import FitState
+from mscam_dask.monitor.events import Event, FitState, RunAnnounced, decode
 from mscam_dask.monitor.messages import shortened
 from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
 from mscam_dask.types.result import shares_of_views

@@ -20,10 +20,10 @@ from mscam_dask.plot.pictures import (
     draw_history,
     draw_mark,
     empty_axes,
+    principal_planes,
     svg,
     tag,
 )
-from mscam_dask.plot.places import principal_planes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

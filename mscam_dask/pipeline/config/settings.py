@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.types.allowed import Count, Positive, Share, WholeNumber
 from mscam_dask.types.parameters import Constants, ImputeMethod, InUnits, Model, Scale
 
@@ -315,7 +314,7 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """[output]: the run directory.
 
     A run of the same fit in another run directory resumes from the checkpoints; see also
-    `mscam_dask.pipeline.run.list_runs`.
+    `mscam_dask.pipeline.run.stored_run`.
     """
 
     directory: Directory | None = None
@@ -347,14 +346,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     report: ReportTable = ReportTable()
     incremental: IncrementalTable = IncrementalTable()
     output: OutputTable = OutputTable()
-
-
-def settings_text(settings: Settings) -> str:
-    """Return the text of a pipeline file with these settings, including defaults."""
-    tables = msgspec.to_builtins(settings)
-    del tables["name"]
-    tables["cluster"] = {"method": settings.cluster.method, **settings.cluster.parameters}
-    return toml_text(tables)
 
 
 # A field of a class, and the text below it.

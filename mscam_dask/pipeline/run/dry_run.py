@@ -14,10 +14,13 @@ from dask.utils import parse_bytes
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.pipeline.config.cluster_types import type_of
+from mscam_dask.pipeline.config.read_config import type_of
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
-from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
-from mscam_dask.pipeline.run.cluster_classes import worker_counts
+from mscam_dask.pipeline.run.cluster import (
+    smallest_memory_bytes,
+    spill_threshold_bytes,
+    worker_counts,
+)
 from mscam_dask.pipeline.run.open_data import clustering_fingerprint, open_data
 from mscam_dask.pipeline.run.previous_runs import (
     WarmStart,
@@ -26,9 +29,9 @@ from mscam_dask.pipeline.run.previous_runs import (
     warm_start_from,
 )
 from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
+from mscam_dask.pipeline.run.run import validate_data
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.security import check_execution
-from mscam_dask.pipeline.run.steps import validate_data
 from mscam_dask.pipeline.run.stored_run import StoredRun, last_started, siblings_of
 from mscam_dask.types.parameters import Parameters
 

@@ -26,7 +26,7 @@ from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.sample_tables import table_bytes
-from mscam_dask.pipeline.run.stored_run import StoredRun
+from mscam_dask.pipeline.run.stored_run import StoredRun, last_comparable
 from mscam_dask.types.result import Solution, Status
 
 
@@ -129,20 +129,6 @@ def warm_start_from(
     # from 0 to c - 1, since names of clusters may have gaps
     numbered = np.where(known == UNKNOWN, UNKNOWN, np.searchsorted(np.unique(labels), known))
     return WarmStart(earlier, known, arguments, init_labels=numbered.astype(np.int64))
-
-
-def last_comparable(runs: list[StoredRun], settings: Settings) -> StoredRun | None:
-    """Return the run that the next run with these settings starts from; `runs` has the last first."""
-    if not settings.incremental.enabled:
-        return None
-    for run in runs:
-        if run.has_results and run.fit.has_requested_components:
-            requested = ((run.record.settings or {}).get("cluster") or {}).get("parameters") or {}
-            n_clusters = None if requested.get("n_clusters") == "auto" else run.fit.n_clusters
-            table = settings.cluster
-            if (run.record.method, n_clusters) == (table.method, table.n_clusters):
-                return run
-    return None
 
 
 def _known(

@@ -24,10 +24,9 @@ from mscam_dask.monitor.run_record import (
     now,
     software_versions,
 )
-from mscam_dask.pipeline.config.parse import check_name
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
-from mscam_dask.pipeline.config.toml_document import Override
+from mscam_dask.pipeline.config.read_config import read_config, settings_text
+from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings
+from mscam_dask.pipeline.config.toml_document import Override, check_name
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,

@@ -1,4 +1,4 @@
-"""One run of a pipeline in a run directory: ingest, validate, start, cluster, evaluate, write, report."""
+"""One run of a pipeline in a run directory: its steps, and what these check, record and note."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import hashlib
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,25 +20,46 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
-from mscam_dask.data.results import write_result
+from mscam_dask.data.results import read_model, read_result, write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.conversion import labeled_samples
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.errors import (
+    ConvergenceWarning,
     DataError,
+    DataWarning,
+    MemoryPlanWarning,
     MscamError,
     TemporaryFailure,
+    UnstableClustersWarning,
     system_limit,
     without_credentials,
 )
+from mscam_dask.estimators._search_space import excluded_positions, most_clusters
 from mscam_dask.estimators._stored import stored_model
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.monitor.run_record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries, now
-from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run import previous_runs, steps
+from mscam_dask.monitor.run_record import (
+    AssessmentEntry,
+    BatchesEntry,
+    DriftRecord,
+    ErrorRecord,
+    FitRecord,
+    RefinementEntry,
+    ResumeEntry,
+    RunRecord,
+    SettingEntry,
+    ViewSettingsEntry,
+    blas_libraries,
+    now,
+)
+from mscam_dask.pipeline.config.settings import ClusterTable, Settings
+from mscam_dask.pipeline.run import previous_runs
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
     check_workers,
@@ -44,7 +68,6 @@ from mscam_dask.pipeline.run.cluster import (
     page_of,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
-from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
@@ -61,8 +84,9 @@ from mscam_dask.pipeline.run.open_data import (
 )
 from mscam_dask.pipeline.run.report import write_metrics, write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.sample_tables import table_bytes
-from mscam_dask.pipeline.run.stored_run import StoredRun, siblings_of
+from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
+from mscam_dask.pipeline.run.stored_run import StoredRun, remove_old_runs, siblings_of
+from mscam_dask.types.result import Solution
 
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
@@ -237,10 +261,10 @@ class Run:
             observer(event)
 
     @contextlib.contextmanager
-    def _step(self, name: str, *, is_recorded: bool = True) -> Iterator[steps.StepSummary]:
+    def _step(self, name: str, *, is_recorded: bool = True) -> Iterator[StepSummary]:
         """Emit the events of a step, and write the record when it has ended."""
         self._emit(StepStarted(step=name))
-        started, summary = time.perf_counter(), steps.StepSummary()
+        started, summary = time.perf_counter(), StepSummary()
         yield summary
         seconds = time.perf_counter() - started
         if is_recorded:
@@ -251,7 +275,7 @@ class Run:
         )
 
     @contextlib.contextmanager
-    def _last_step(self, name: str, remedy: str = "") -> Iterator[steps.StepSummary]:
+    def _last_step(self, name: str, remedy: str = "") -> Iterator[StepSummary]:
         """Run a step after the results, which are complete whether or not it works."""
         with self._step(name, is_recorded=False) as summary:
             try:
@@ -289,7 +313,7 @@ class Run:
 
     def _validate(self, opened: OpenData) -> None:
         with self._step("validate") as summary:
-            report = steps.validate_data(opened.data, self._settings.cluster)
+            report = validate_data(opened.data, self._settings.cluster)
             summary.notes = tuple(issue.message for issue in report.issues)
             warned = f", {plural(len(summary.notes), 'data warning')}" if summary.notes else ""
             summary.text = f"OK{warned}"
@@ -313,7 +337,7 @@ class Run:
             self._update(fit=clusters.fit, executor=executor, drift=clusters.drift)
             summary.text = f"reused from {previous.name}, which had the same views and settings"
             if clusters.moved is not None:
-                summary.notes = steps.drift_notes(clusters.drift)
+                summary.notes = drift_notes(clusters.drift)
         return clusters
 
     def _fit(self, opened: OpenData) -> previous_runs.ClusteringOutput:
@@ -341,7 +365,7 @@ class Run:
                 checkpoint_store=self._checkpoints,
             )
             estimator._results_directory = new_partial(self.directory.result)
-            with steps.warnings_as_notes() as notes:
+            with warnings_as_notes() as notes:
                 estimator.fit(
                     opened.data,
                     batches=batches,
@@ -350,12 +374,12 @@ class Run:
                 )
             solution = previous_runs.named_as_before(start, estimator.solution_)
             estimator.solution_ = solution
-            counted = None if batches is None else steps.batches_entry(estimator, batches)
-            fit = steps.fit_record(solution, counted)
+            counted = None if batches is None else batches_entry(estimator, batches)
+            fit = fit_record(solution, counted)
             drift, moved = previous_runs.drift_of(start, solution, fit, opened.data)
             self._update(fit=fit, drift=drift)
-            summary.notes = (*notes, *steps.drift_notes(drift))
-            summary.text = steps.fit_summary(fit)
+            summary.notes = (*notes, *drift_notes(drift))
+            summary.text = fit_summary(fit)
             model = stored_model(estimator)  # while the workers are there
         write = partial(write_result, solution, model=model)
         return previous_runs.ClusteringOutput(solution.labels, fit, write, drift, moved)
@@ -394,7 +418,7 @@ class Run:
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
             clusters.write(directory.result)
-            tables = steps.samples_files(directory.result, opened.data)
+            tables = samples_files(directory.result, opened.data)
             if clusters.moved is not None:
                 tables[directory.moved.name] = clusters.moved
             for file, text in tables.items():
@@ -424,3 +448,146 @@ class _Checkpoints:
         self._run.directory.check_lock()
         with defer_signals():
             self.store.save(checkpoint)
+
+
+_NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
+
+
+@dataclass
+class StepSummary:
+    """Text and notes of a step, shown when it ends."""
+
+    text: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
+    """Refuse data that cannot be clustered with the settings, before a cluster is started."""
+    excluded_positions(table.parameters.get("exclude_views"), data.view_names)
+    n_clusters = table.n_clusters
+    if n_clusters is None:
+        n_clusters = most_clusters(table.parameters["max_clusters"], data.n_samples)
+    return validate(data, n_clusters=n_clusters, n_neighbors=table.parameters["n_neighbors"] or 1)
+
+
+def fit_summary(fit: FitRecord) -> str:
+    """Return the summary of the step cluster."""
+    clusters = plural(fit.n_clusters, "cluster")
+    summary = (
+        f"{plural(fit.n_connected_components, 'connected component')} for {clusters}, "
+        f"{plural(fit.n_outer_iterations, 'outer iteration')}"
+    )
+    standing = None if fit.assessment is None else fit.assessment.standing_clusters
+    return summary if standing is None else f"{summary}, {len(standing)} of {clusters} separated"
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[list[str]]:
+    """Yield a list that gets our own warnings on leaving; others stay warnings."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        for category in _NOTED:
+            warnings.filterwarnings("always", category=category)
+        yield notes
+    for each in caught:
+        if issubclass(each.category, _NOTED):
+            notes.append(str(each.message))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
+    """Return what changed since the previous run, as notes."""
+    if drift is None:
+        return ()
+    how = {
+        "warm": f"started from {drift.earlier}",
+        "cold": f"cold start ({drift.reason}); clusters are named as in {drift.earlier}",
+        "unchanged": f"clusters of {drift.earlier}",
+    }[drift.start]
+    counts = (
+        f"{drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of {drift.n_common}"
+    )
+    return (f"{how}: {counts} moved to another cluster ({drift.share_moved:.1%})",)
+
+
+def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRecord:
+    """Return the entry of a fit in run.json."""
+    parameters, assessment = solution.parameters, solution.assessment
+    by_view = parameters.view_settings is not None
+    selected = {
+        each.view: {"agreement": float(each.agreement), "margin_se": float(each.ahead)}
+        for each in solution.selected_view_settings
+    }
+    views = {
+        prepared.view: ViewSettingsEntry(
+            scale=chosen.scale, alpha=float(chosen.alpha), **selected.get(prepared.view, {})
+        )
+        for prepared, chosen in zip(solution.prepared, parameters.view_settings or (), strict=False)
+    }
+    candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
+    graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
+    counted, learned = solution.n_clusters_selection, solution.refinement
+    support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
+    if (borders := assessment.borders) is not None:
+        support = msgspec.structs.replace(
+            support,
+            standing_clusters=assessment.standing_clusters,
+            largest_p_values=tuple(borders.p_values.max(axis=1).tolist()),
+        )
+    names, sizes = np.unique(solution.labels, return_counts=True)
+    return FitRecord(
+        status=solution.status.name,
+        message=solution.status.message,
+        has_requested_components=True,
+        n_clusters=parameters.n_clusters,
+        n_connected_components=int(solution.n_connected_components),
+        n_outer_iterations=len(solution.history),
+        score=float(solution.score),
+        setting=SettingEntry(
+            scale="by view" if by_view else parameters.scale,
+            alpha=None if by_view else float(parameters.alpha),
+            n_neighbors=int(solution.n_neighbors),
+            initial_graph=graph,
+            views=views or None,
+            exclude_views=solution.exclude_views,
+        ),
+        n_clusters_curves=None if counted is None else msgspec.to_builtins(counted),
+        refinement=None
+        if learned is None
+        else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
+        candidate_settings=tuple(candidates),
+        selected_setting=solution.chosen,
+        view_contributions={
+            name: float(share) for name, share in solution.view_contributions.items()
+        },
+        cluster_sizes=tuple(sizes.tolist()),
+        cluster_names=tuple(names.tolist()),
+        assessment=support,
+        batches=batches,
+    )
+
+
+def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> BatchesEntry:
+    """Return the entry of the batches (n,) of a fit in run.json."""
+    counts, shares = estimator.cluster_batches(batches), estimator.batch_shares_
+    return BatchesEntry(
+        names=tuple(map(str, counts.columns)),
+        counts=tuple(map(tuple, counts.to_numpy().tolist())),
+        shares={view: (one.before, one.after, one.expected) for view, one in shares.items()},
+        is_corrected=any(one.before != one.after for one in shares.values()),
+    )
+
+
+def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
+    """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
+    labels, model = read_result(result).labels, read_model(result)
+    assert model is not None, "a run writes one"
+    names, of_views = np.unique(labels), model.arrays["view_votes"].T
+    votes = {
+        view: np.where(column < 0, column, names[column])
+        for view, column in zip(model.records["encoders"], of_views, strict=True)
+    }
+    table = sample_table(data.sample_ids, labels, model.arrays["membership"], names, votes)
+    suffixes = FORMATS if has_parquet() else (".csv",)
+    return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mscam_dask.monitor.dashboard import run_state as module
 from mscam_dask.monitor.dashboard.run_state import Runs, view_shares
-from mscam_dask.monitor.fit_state import MAX_ITERATIONS
+from mscam_dask.monitor.events import MAX_ITERATIONS
 from mscam_dask.monitor.messages import MAX_NAME
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, announced, outer, send, started
 

@@ -9,8 +9,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import numpy as np
 
-from mscam_dask.monitor.report.page import run_page
-from mscam_dask.monitor.report.tables import n_clusters_section
+from mscam_dask.monitor.report.page import n_clusters_section, run_page
 from tests.messages import quotes
 from tests.monitor.records import LEARNED, RANK_SAMPLE
 from tests.monitor.report.made_up import VIEWS, made_up_content, part_of, text_of

@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from mscam_dask.monitor.report.page import RunContent, run_page
-from mscam_dask.plot.places import principal_planes
+from mscam_dask.plot.pictures import principal_planes
 from tests.browser import Browser
 from tests.monitor.report.made_up import made_up_content
 

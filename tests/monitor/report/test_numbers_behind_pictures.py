@@ -23,13 +23,19 @@ from mscam_dask.monitor.report.figures import (
     line_chart,
     scatter,
 )
-from mscam_dask.monitor.report.tables import (
+from mscam_dask.monitor.report.page import (
     cluster_sizes,
     confusion,
     separation_rows,
 )
-from mscam_dask.plot.pictures import draw_curves, sample_property
-from mscam_dask.plot.places import contracted_graph, draw_samples, graph_layout, principal_planes
+from mscam_dask.plot.pictures import (
+    contracted_graph,
+    draw_curves,
+    draw_samples,
+    graph_layout,
+    principal_planes,
+    sample_property,
+)
 from tests.monitor.report.made_up import block_graph
 
 

@@ -12,9 +12,8 @@ import pytest
 
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.cluster_types import load_class
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable, settings_text
+from mscam_dask.pipeline.config.read_config import load_class, read_config, settings_text
+from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
 from mscam_dask.pipeline.config.toml_document import Override
 from tests.messages import raises
 

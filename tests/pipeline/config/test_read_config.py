@@ -8,8 +8,7 @@ import pytest
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import settings_text
+from mscam_dask.pipeline.config.read_config import read_config, settings_text
 from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
 from tests.messages import raises
 

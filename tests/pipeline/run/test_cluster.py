@@ -30,8 +30,13 @@ from mscam_dask.errors import (
     SchedulerLostError,
 )
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
-from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, page_of, serve_in_slurm
-from mscam_dask.pipeline.run.cluster_classes import start_errors
+from mscam_dask.pipeline.run.cluster import (
+    check_workers,
+    open_cluster,
+    page_of,
+    serve_in_slurm,
+    start_errors,
+)
 from tests.clusters import scheduler_process, worker_process
 from tests.deploy.files import DEPLOY, documents
 from tests.messages import raises

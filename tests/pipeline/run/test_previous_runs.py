@@ -24,12 +24,10 @@ from mscam_dask.monitor.events import StepFinished
 from mscam_dask.monitor.run_record import DriftRecord, FitRecord
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.list_runs import list_runs, remove_old_runs
-from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.stored_run import StoredRun
+from mscam_dask.pipeline.run.run_directory import RunDirectory, RunLock
+from mscam_dask.pipeline.run.stored_run import StoredRun, list_runs, remove_old_runs
 from tests.faults.memory_disk import traced
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop

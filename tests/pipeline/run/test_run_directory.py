@@ -17,8 +17,7 @@ import pytest
 from mscam_dask.data.store.filesystem import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.run.lock import is_locked
-from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.run_directory import RunDirectory, is_locked, write_whole
 from tests.faults.memory_disk import failing, traced
 from tests.messages import quotes, raises
 
