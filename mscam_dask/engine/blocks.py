@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.halos import Ranges
 
 FAN_IN = 16
 """Results that one task adds up."""

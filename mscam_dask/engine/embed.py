@@ -12,11 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.engine.blocks import FAN_IN, Spectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.prepare import Prepared
-from mscam_dask.solvers.graph_update import projected_weight
-from mscam_dask.solvers.ridge_view import RidgeView
-from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import projected_distances
-from mscam_dask.solvers.row_view import (
+from mscam_dask.solvers.admm import (
     EmbeddedRows,
     ReducedSums,
     added_sums,
@@ -25,6 +21,10 @@ from mscam_dask.solvers.row_view import (
     smoothed_coefficients,
     solve_reduced,
 )
+from mscam_dask.solvers.graph_update import projected_weight
+from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.row_blocks import added
+from mscam_dask.solvers.row_graph import projected_distances
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 

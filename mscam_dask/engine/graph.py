@@ -21,8 +21,8 @@ from mscam_dask.engine.blocks import (
 )
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
-from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.incomplete import IncompleteBlocks
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_incomplete, ward_merge

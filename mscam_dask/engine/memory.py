@@ -17,7 +17,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.prepare import uses_sample
 from mscam_dask.errors import MemoryPlanError, MemoryPlanWarning
-from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
+from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 

@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, exchanged, group_edges
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.linalg.block_eigensolver import (
-    Ranges,
-    RowPieces,
-    blocks_of,
-    join_rows,
-    split_rows,
-)
+from mscam_dask.linalg.halos import Ranges, RowPieces, blocks_of, join_rows, split_rows
 from mscam_dask.linalg.ivf import (
     CELL_POINTS,
     IVFIndex,

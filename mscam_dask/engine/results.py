@@ -15,7 +15,7 @@ from mscam_dask.data.store.arrays import new_group
 from mscam_dask.engine.blocks import FAN_IN, Graph, RowOrder, Stage, exchanged, group_edges
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import graph_pieces, row_pieces
-from mscam_dask.linalg.block_eigensolver import RowPieces, join_rows, split_rows
+from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers.row_graph import join_graph, split_graph, whole_graph
 from mscam_dask.types.result import ArraysInMemory
 

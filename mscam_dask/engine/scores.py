@@ -30,10 +30,9 @@ from mscam_dask.solvers.partition_score import (
     reference_graphs,
     view_scores,
 )
-from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.solvers.ridge_view import Encoder, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows, spread_rows
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS, SIZES
 

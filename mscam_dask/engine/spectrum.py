@@ -1,7 +1,7 @@
 """Bottom eigenpairs of the Laplacian of a graph, and its spectral cuts.
 
 One task finds those of a graph in one block. Several blocks go from coarse to fine: the aggregated
-graph, then rounds of a Chebyshev filter and Rayleigh-Ritz (`mscam_dask.linalg.block_eigensolver`).
+graph, then rounds of a Chebyshev filter and Rayleigh-Ritz.
 Cuts are by k-means on a sample of the rows of the spectral embedding, which is all of them in one
 block; the other rows follow by the nearest mean.
 """
@@ -17,9 +17,9 @@ from scipy.sparse import csr_array
 
 from mscam_dask.engine.blocks import Graph, RowOrder, Spectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.linalg import block_eigensolver as by_blocks
 from mscam_dask.linalg import eigensolver
-from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, RitzPairs
+from mscam_dask.linalg.eigensolver import LaplacianRows, RitzPairs
+from mscam_dask.linalg.halos import Ranges
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding
 from mscam_dask.solvers.row_graph import (
     Components,
@@ -172,10 +172,10 @@ def _from_coarse_to_fine(
             )
             for b in n_blocks
         ]
-        sums = one.map(by_blocks.ritz_sums, laplacian, vectors, image)
-        ritz = one.submit(by_blocks.ritz_pairs, list(sums), kind="graph_spectrum")
+        sums = one.map(eigensolver.ritz_sums, laplacian, vectors, image)
+        ritz = one.submit(eigensolver.ritz_pairs, list(sums), kind="graph_spectrum")
         found = one.value(ritz)
-        polynomial = by_blocks.next_filter(
+        polynomial = eigensolver.next_filter(
             found,
             before,
             parameters.n_clusters,
@@ -189,7 +189,7 @@ def _from_coarse_to_fine(
             return Spectrum(laplacian, tuple(start), halos, found.values, converged)
         # a Chebyshev filter on the Ritz vectors
         current = [
-            one.submit(by_blocks.filter_first, vectors[b], image[b], ritz, polynomial)
+            one.submit(eigensolver.filter_first, vectors[b], image[b], ritz, polynomial)
             for b in n_blocks
         ]
         del image, sums
@@ -198,7 +198,7 @@ def _from_coarse_to_fine(
                 current,
                 [
                     one.submit(
-                        by_blocks.filter_next,
+                        eigensolver.filter_next,
                         laplacian[b],
                         start[b],
                         taken(current, halos[b]),
@@ -231,7 +231,7 @@ def _coarse_vectors(
         for number, rows in enumerate(laplacian)
     ]
     vectors = stage.submit(
-        by_blocks.coarse_vectors, coarse, joined, n_vectors, kind="coarse_eigenvectors"
+        eigensolver.coarse_vectors, coarse, joined, n_vectors, kind="coarse_eigenvectors"
     )
     return [stage.submit(prolonged, vectors, joined, start, stop) for start, stop in ranges]
 
@@ -242,7 +242,7 @@ def aggregates_of(
     """Aggregate of each row of a block."""
     points = complete_embedding(views).stacked(slice(None), np.float32)
     own = components.labels[start : start + len(points)]
-    return by_blocks.aggregate_rows(points, own, n_samples)
+    return eigensolver.aggregate_rows(points, own, n_samples)
 
 
 def join_aggregates(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
@@ -259,7 +259,7 @@ def coarse_rows(
 ) -> csr_array[Any]:
     """Entries of a block of rows of the Laplacian, summed by aggregates."""
     own, *others = (aggregates[slice(*ranges[block])] for block in (number, *rows.halo.blocks))
-    return by_blocks.coarse_block(rows, own, others)
+    return eigensolver.coarse_block(rows, own, others)
 
 
 def prolonged(

@@ -16,7 +16,7 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import FAN_IN, RowOrder, Stage, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.errors import DataError, StoreCorruptError
-from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
 from mscam_dask.solvers.lda import (
@@ -26,9 +26,16 @@ from mscam_dask.solvers.lda import (
     discriminant_points,
     fitted_discriminants,
 )
-from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
+from mscam_dask.solvers.ridge_view import (
+    MAX_EXACT_GRAM,
+    RidgeView,
+    ViewSVD,
+    directions_of_gram,
+    project_rows,
+    ridge_view,
+    view_svd,
+)
 from mscam_dask.solvers.row_blocks import GramSum, ViewShape, gram_of_rows, moments_of_rows
-from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, directions_of_gram, project_rows, view_svd
 from mscam_dask.types.events import ViewIteration, ViewPrepared
 from mscam_dask.types.parameters import Scale, ViewSettings
 from mscam_dask.types.rules import SIZES

@@ -17,10 +17,9 @@ from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
-from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.solvers.ridge_view import Encoder, view_svd
 from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
-from mscam_dask.solvers.view_svd import view_svd
 
 MAX_SCORES = 64
 """Principal scores of each view, at most."""

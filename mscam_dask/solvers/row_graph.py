@@ -10,20 +10,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, vstack
 
-from mscam_dask.linalg.block_eigensolver import (
-    LaplacianRows,
-    Ranges,
-    RowPieces,
-    blocks_of,
-    halo_of,
-    split_rows,
-)
 from mscam_dask.linalg.distances import squared_distances_to
+from mscam_dask.linalg.eigensolver import LaplacianRows
+from mscam_dask.linalg.halos import Ranges, RowPieces, blocks_of, halo_of, split_rows
 from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.solvers.admm import EmbeddedRows
 from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows
 from mscam_dask.solvers.known_labels import cut_by_classes
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
     Minimum,
     SpectralEmbedding,

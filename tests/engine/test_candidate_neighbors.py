@@ -16,9 +16,8 @@ from mscam_dask.engine import neighbors
 from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.solvers.graph_update import candidate_neighbors
-from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters
 
 

@@ -16,9 +16,8 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.events import (
     FitFinished,
     IterationFinished,

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.ridge import (
+from mscam_dask.linalg.orthonormal import (
     basis_from_gram,
     basis_from_kernel,
     basis_from_rows,

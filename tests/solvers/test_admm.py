@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.ridge import Basis, basis_from_rows
+from mscam_dask.linalg.orthonormal import Basis, basis_from_rows
 from mscam_dask.solvers import admm
 from mscam_dask.solvers.admm import (
     AdmmState,

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import PresentSamples, as_incomplete_blocks, with_finite_distances
 from mscam_dask.linalg.orthonormal import polar_factor
+from mscam_dask.solvers.admm import EmbeddedRows
 from mscam_dask.solvers.graph_update import (
     GraphRows,
     candidate_neighbors,
@@ -23,7 +24,6 @@ from mscam_dask.solvers.graph_update import (
     spread_affinity,
 )
 from mscam_dask.solvers.row_graph import mean_rows, projected_distances
-from mscam_dask.solvers.row_view import EmbeddedRows
 from tests import oracle
 
 Array = NDArray[np.float64]

@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.lda import LinearDiscriminants
-from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding, ridge_view
+from mscam_dask.solvers.ridge_view import (
+    RidgeView,
+    complete_embedding,
+    joint_embedding,
+    ridge_view,
+    view_svd,
+)
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.solvers.discriminants import linear_discriminants

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 
 from mscam_dask.solvers.lda import LinearDiscriminants, class_sums, discriminant_loadings
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.solvers.discriminants import linear_discriminants

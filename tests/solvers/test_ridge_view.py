@@ -13,9 +13,8 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, ViewShape, ViewType, row_blocks
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
 from tests import oracle
 from tests.blocks import small_blocks

@@ -18,12 +18,12 @@ from mscam_dask.engine import embed, spectrum, views
 from mscam_dask.engine import graph as graphs
 from mscam_dask.engine.blocks import Graph, Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.linalg import block_eigensolver as eigen
-from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg import eigensolver as eigen
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.laplacian import connected_components, laplacian
-from mscam_dask.linalg.ridge import Basis
+from mscam_dask.linalg.orthonormal import Basis
 from mscam_dask.solvers import admm, row_graph
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.graph_update import (
@@ -32,10 +32,9 @@ from mscam_dask.solvers.graph_update import (
     graph_block,
     projected_weight,
 )
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants

@@ -12,11 +12,10 @@ from scipy.linalg import subspace_angles
 from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.ridge import Basis, basis_from_kernel
-from mscam_dask.solvers import view_svd as module
-from mscam_dask.solvers.ridge_view import ViewSVD
+from mscam_dask.linalg.orthonormal import Basis, basis_from_kernel
+from mscam_dask.solvers import ridge_view as module
+from mscam_dask.solvers.ridge_view import ViewSVD, truncated_eigh, truncated_svd, view_svd
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_blocks
-from mscam_dask.solvers.view_svd import truncated_eigh, truncated_svd, view_svd
 
 Array = NDArray[np.float64]
 RANK = 5

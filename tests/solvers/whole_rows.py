@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.ridge import Basis
+from mscam_dask.linalg.orthonormal import Basis
 from mscam_dask.solvers.admm import AdmmState, ReducedProblem, n_shrunk
 from mscam_dask.solvers.ridge_view import RidgeView
 

@@ -21,9 +21,9 @@ from mscam_dask.engine.executors.base import available_memory_bytes
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, MemoryPlanError
 from mscam_dask.estimators._search_space import seed_of
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments
+from mscam_dask.solvers.ridge_view import view_svd
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.allowed import Count, annotations_of, check_value
 from mscam_dask.types.parameters import Scale
 

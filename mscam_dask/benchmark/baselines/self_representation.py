@@ -21,7 +21,7 @@ from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.linalg.ridge import Basis, basis_from_rows, shrinkage_factors
+from mscam_dask.linalg.orthonormal import Basis, basis_from_rows, shrinkage_factors
 from mscam_dask.types.allowed import Count, NotNegative, Positive
 
 _SINGLE_PRECISION_TOL = 1e-5

@@ -31,8 +31,7 @@ from mscam_dask.linalg.laplacian import (
     symmetric_affinity,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.orthonormal import orient_columns
-from mscam_dask.linalg.ridge import basis_from_rows
+from mscam_dask.linalg.orthonormal import basis_from_rows, orient_columns
 from mscam_dask.types.allowed import Count, NotNegative, Positive
 
 _LANCZOS_FROM = 500

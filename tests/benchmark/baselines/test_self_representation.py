@@ -13,7 +13,7 @@ from mscam_dask.benchmark.baselines.self_representation import (
     solve_view,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.ridge import basis_from_rows
+from mscam_dask.linalg.orthonormal import basis_from_rows
 from mscam_dask.metrics import adjusted_rand_index
 from tests.synthetic import gaussian_views
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.engine.executors._process import aligned
-from mscam_dask.linalg.ridge import Basis
+from mscam_dask.linalg.orthonormal import Basis
 
 
 def misplaced(array: NDArray[Any]) -> NDArray[Any]:
