@@ -187,7 +187,7 @@ def predict() -> None:
     help="Compare settings, scores and partitions of the finished runs that are listed.",
 )
 @click.option("--html", type=PATH, metavar="FILE", help="Write an index page.")
-@lazy_command("mscam_dask.cli.describe:show_runs")
+@lazy_command("mscam_dask.cli.commands:show_runs")
 def runs() -> None:
     """List the runs in a directory, and compare them.
 
@@ -198,7 +198,7 @@ def runs() -> None:
 
 @main.command()
 @click.argument("place", metavar="STORE|DIR|URL")
-@lazy_command("mscam_dask.cli.describe:describe_path")
+@lazy_command("mscam_dask.cli.commands:describe_path")
 def describe() -> None:
     """Describe a store, a run, several runs, or an experiment."""
 

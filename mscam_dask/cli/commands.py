@@ -1,37 +1,57 @@
-"""`mscam-dask ingest`, `predict`, `report`, `doctor` and `tls`: every command that runs no pipeline and lists no runs."""
+"""`mscam-dask ingest`, `describe`, `runs`, `predict`, `report`, `doctor` and `tls`: every command that runs no pipeline."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.cli.console import (
+    fit_pairs,
     key_values,
     origin_tables,
     relative,
     results_console,
+    score_text,
     show,
     stored_views_table,
+    table,
+    views_table,
 )
 from mscam_dask.cli.options import extension_of_directory
 from mscam_dask.data.ingest import IngestReport, append, ingest
-from mscam_dask.errors import ConfigurationError, TemporaryFailure
-from mscam_dask.monitor.messages import printable
+from mscam_dask.data.store.atomic_replace import resolve_current
+from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
+from mscam_dask.data.store.read import is_store, read_origin, verify_store
+from mscam_dask.data.views.conversion import labeled_samples
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.validation import validate
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.monitor.messages import duration, printable
 from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.doctor import CHECKS, Check, check_run
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.open_data import write_store
 from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, resolved, write_whole
 from mscam_dask.pipeline.run.sample_tables import check_suffix, table_bytes
+from mscam_dask.pipeline.run.stored_run import (
+    Comparison,
+    StoredRun,
+    compare_runs,
+    list_runs,
+    scan,
+    write_index,
+)
 from mscam_dask.pipeline.tls import make_certificates
 
 
@@ -236,3 +256,187 @@ def make_tls_directory(directory: Path, *, hosts: tuple[str, ...], days: float, 
         pairs.insert(1, ("Warning", ends))
     show(results_console(), key_values(pairs))
     return 0
+
+
+def describe_path(place: str) -> int:
+    """Describe a path or URL, and return the exit code."""
+    console = results_console()
+    path = as_location(place)
+    if isinstance(path, ObjectPath):
+        _describe_store(console, path)
+        return 0
+    directory = RunDirectory(resolved(path))
+    if os.path.lexists(directory.record):
+        _describe_run(console, StoredRun.read(path))
+    elif is_store(path):
+        _describe_store(console, path)
+    elif (extension := extension_of_directory(path)) is not None:
+        extension.describe(path)
+    elif path.is_dir() and any(scan(path.iterdir())):
+        show(console, *describe_runs(*list_runs(path)))
+    else:
+        state = "holds no store, run or experiment" if path.exists() else "does not exist"
+        raise DataError(
+            f"{path} {state}. Make a store of files (mscam-dask ingest), or give what mscam-dask run, "
+            "compare or sweep wrote."
+        )
+    return 0
+
+
+def _describe_store(console: Console, path: Location) -> None:
+    """Print the content of a store, after all values were checked against their digests."""
+    with console.status("reading all values ..."):
+        data = verify_store(path)
+        warnings = ["one sample cannot be clustered; add samples."]
+        if data.n_samples > 1:
+            found = validate(data, n_clusters=1, n_neighbors=1)
+            warnings = [issue.message for issue in found.issues]
+    ids = "identified by row"
+    if data.sample_ids is not None:
+        ids = f"ids {data.sample_ids[0]!r} to {data.sample_ids[-1]!r}"
+    stored_bytes = size_of(resolve_current(path))
+    rest = [
+        ("Samples", f"{data.n_samples}, {ids}"),
+        ("Ground truth", _classes(data)),
+        ("Size", f"{stored_bytes / 2**20:.1f} MiB, {data.nbytes / 2**20:.1f} MiB in memory"),
+        ("Digest", f"{data.digest()} (verified for every view)"),
+        *(("Warning", warning) for warning in warnings or ["none"]),
+    ]
+    views = stored_views_table(data.views, digests=True)
+    show(console, views, *origin_tables(read_origin(path)), key_values(rest))
+
+
+def _classes(data: MultiViewData) -> str:
+    if data.labels is None:
+        return "none"
+    labeled = labeled_samples(data.labels)
+    sizes = Counter(data.labels[labeled].tolist()).values()
+    n_unlabeled = data.n_samples - int(labeled.sum())
+    rest = f"; {n_unlabeled} samples without a label" if n_unlabeled else ""
+    return f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples{rest}"
+
+
+def _describe_run(console: Console, run: StoredRun) -> None:
+    record = run.record
+    parts: list[RenderableType] = [key_values(_summary(run))]
+    if record.data is not None:
+        parts.append(views_table(record.data, record.fit, digests=True))
+        if record.data.notes:
+            parts.append(key_values([("Note", note) for note in record.data.notes]))
+    files = (run.directory.report.name, *FILES)
+    rest = [
+        ("Time", ", ".join(f"{k} {duration(v)}" for k, v in record.seconds.items()) or "-"),
+        ("Versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())),
+        ("Files", ", ".join(name for name in files if (run.directory.path / name).exists())),
+    ]
+    show(console, *parts, key_values(rest))
+
+
+def _state(run: StoredRun) -> str:
+    """State of a run; a killed run could not record that it was interrupted."""
+    record = run.record
+    if run.state != record.state:
+        resume = f"mscam-dask resume {shlex.quote(relative(run.directory.place))}"
+        return f"interrupted (no process is running it); resume with: {resume}"
+    return record.state + ("" if record.exit_code is None else f", exit code {record.exit_code}")
+
+
+def _replacement(following: RunDirectory) -> str:
+    """State of a run that is to replace the described one when it has finished."""
+    run = StoredRun(following, following.read_record())
+    error = "" if run.record.error is None else f": {run.record.error.message}"
+    return f"{_state(run)}, in {relative(following.path)}{error}"
+
+
+def _summary(run: StoredRun) -> list[tuple[str, str]]:
+    directory, record = run.directory, run.record
+    pairs = [
+        ("Run", relative(directory.path)),
+        ("State", _state(run)),
+        ("Pipeline", f"{record.pipeline}, method {record.method}, seed {record.seed}"),
+        ("Started", record.started),
+    ]
+    if record.ended is not None:
+        pairs.append(("Ended", f"{record.ended}, after {duration(record.seconds.get('total', 0))}"))
+    if record.executor is not None:
+        pairs.append(("Executor", record.executor))
+    if record.error is not None:
+        pairs.append(("Error", f"{record.error.type}: {record.error.message}"))
+    following = directory.next()
+    if following is not None:
+        pairs.append(("Next run", _replacement(following)))
+    if record.data is not None:
+        pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
+    if record.fit is not None:
+        iterations = ("Iterations", str(record.fit.n_outer_iterations))
+        pairs += [*fit_pairs(record.fit), iterations]
+    if record.metrics is not None:
+        pairs.append(("Scores", score_text(record.metrics)))
+    return pairs
+
+
+_TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
+
+
+def describe_runs(runs: Sequence[StoredRun], unreadable: dict[str, str]) -> list[RenderableType]:
+    """Return a table with one line for each run, and the errors of unreadable ones."""
+    titles = ("run", "state", "started", "n", "c", "support", "score", "ACC", "moved")
+    rows = [(run.name, *_overview(run)) for run in runs]
+    parts: list[RenderableType] = [table(titles, rows, numbers=("n", "c", "score", "ACC", "moved"))]
+    return [*parts, key_values([*unreadable.items()])] if unreadable else parts
+
+
+def _cells(values: Iterable[object], form: str) -> list[str]:
+    """Values as texts of a format, "-" for those that are absent."""
+    return ["-" if value is None else form.format(value) for value in values]
+
+
+def _overview(run: StoredRun) -> tuple[str, ...]:
+    """State, start, samples, clusters, scores and drift of a run, each "-" where it has none."""
+    record, fit = run.record, run.record.fit
+    assessment = fit and fit.assessment
+    return (
+        run.state,
+        record.started[:_TIME].replace("T", " "),
+        *_cells([record.data and record.data.n_samples, fit and fit.n_clusters], "{}"),
+        *_cells([assessment and assessment.structure.lower()], "{}"),
+        *_cells([fit and fit.score, (record.metrics or {}).get("accuracy")], "{:.4f}"),
+        *_cells([record.drift and record.drift.share_moved], "{:.1%}"),
+    )
+
+
+def show_runs(
+    directory: Path,
+    *,
+    status: tuple[str, ...],
+    since: str | None,
+    names: tuple[str, ...],
+    compare: bool,
+    html: Path | None,
+) -> int:
+    """List and compare runs, write the index page if requested, and return the exit code."""
+    runs, unreadable = list_runs(directory, status=status, since=since, names=names)
+    parts = describe_runs(runs, unreadable)
+    if not runs and not unreadable:
+        parts = ["No run matches --status, --since and --name."]
+    if compare:
+        parts += _comparison(compare_runs(runs))
+    if html is not None:
+        parts.append(key_values([("Index", relative(write_index(directory, runs, html)))]))
+    show(results_console(), *parts)
+    return 0
+
+
+def _comparison(compared: Comparison) -> list[RenderableType]:
+    """Return tables of a comparison, whose columns are the runs by number."""
+    numbers = [str(index + 1) for index in range(len(compared.names))]
+    shared = [(name, *_cells(values, "{}")) for name, values in compared.settings.items()]
+    shared += [(name, *_cells(values, "{:.4g}")) for name, values in compared.scores.items()]
+    agreement = [
+        (f"{number} {name}", *_cells(row, "{:.3f}"))
+        for number, name, row in zip(numbers, compared.names, compared.agreement, strict=True)
+    ]
+    return [
+        table(("agreement (ARI)", *numbers), agreement, numbers=numbers),
+        table(("settings that differ, scores", *numbers), shared, numbers=numbers),
+    ]

@@ -31,7 +31,7 @@ import xarray  # noqa: F401
 import zarr  # noqa: F401
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.cli.describe import describe_path
+from mscam_dask.cli.commands import describe_path
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import MscamError

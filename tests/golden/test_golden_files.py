@@ -13,7 +13,7 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 from mscam_dask import Constants
-from mscam_dask.cli.describe import describe_path
+from mscam_dask.cli.commands import describe_path
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.arrays import write_checksums

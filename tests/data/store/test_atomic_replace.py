@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mscam_dask.cli.describe import describe_path
+from mscam_dask.cli.commands import describe_path
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store import atomic_replace as replacement
 from mscam_dask.data.store.atomic_replace import (
