@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.benchmark import config as of_experiments
-from mscam_dask.pipeline.config import settings as of_runs
+from mscam_dask.pipeline import settings as of_runs
 from mscam_dask.types.allowed import allowed_values, annotations_of
 from mscam_dask.types.parameters import Constants
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from mscam_dask.data.views.as_multi_view import views_of
     from mscam_dask.estimators._anndata import write_anndata
     from mscam_dask.estimators.mscam import MSCAM, MSCAN
-    from mscam_dask.pipeline.run.load_run import load_run
+    from mscam_dask.pipeline.load_run import load_run
     from mscam_dask.types.parameters import Constants
     from mscam_dask.types.result import Status
 
@@ -32,7 +32,7 @@ _HOMES = {
     "MSCAN": "mscam_dask.estimators.mscam",
     "Constants": "mscam_dask.types.parameters",
     "Status": "mscam_dask.types.result",
-    "load_run": "mscam_dask.pipeline.run.load_run",
+    "load_run": "mscam_dask.pipeline.load_run",
     "views_of": "mscam_dask.data.views.as_multi_view",
     "write_anndata": "mscam_dask.estimators._anndata",
 }

@@ -26,10 +26,10 @@ from prefect.schedules import Cron, Interval
 
 from mscam_dask.errors import MscamError, without_credentials
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
-from mscam_dask.pipeline.run.resume import resolve_target
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import resolve_target
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.toml_document import environment_overrides, parse_override
 
 TRY_AGAIN = 75
 

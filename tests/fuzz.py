@@ -294,7 +294,7 @@ def read(name: str, path: Path) -> None:
     from mscam_dask.data.readers.combine import gather
     from mscam_dask.data.views.validation import check_not_empty, validate_view
     from mscam_dask.errors import MscamError
-    from mscam_dask.pipeline.config.read_config import read_config
+    from mscam_dask.pipeline.read_config import read_config
 
     with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
@@ -314,7 +314,13 @@ def read(name: str, path: Path) -> None:
 # -- fuzzing --------------------------------------------------------------------------------------
 
 _TRACED = [
-    *("mscam_dask.data", "mscam_dask.pipeline.config", "tomllib", "h5netcdf"),
+    *(
+        "mscam_dask.data",
+        "mscam_dask.pipeline.read_config",
+        "mscam_dask.pipeline.toml_document",
+        "tomllib",
+        "h5netcdf",
+    ),
     *("numpy.lib._format_impl", "numpy.lib._npyio_impl", "zarr.core.metadata", "zarr.core.group"),
 ]
 
@@ -329,7 +335,7 @@ def _fuzz_in_child(name: str, seconds: int, output: Path) -> None:
     with atheris.instrument_imports(include=_TRACED):
         import mscam_dask.data.readers.combine
         import mscam_dask.data.views.validation
-        import mscam_dask.pipeline.config.read_config  # noqa: F401
+        import mscam_dask.pipeline.read_config  # noqa: F401
     address_space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (address_space + _ADDRESS_BYTES,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.pipeline.run.doctor import violations
+from mscam_dask.pipeline.doctor import violations
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.result import Solution
 

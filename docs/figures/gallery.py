@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.run.resume import run_pipeline
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.toml_document import Override
 from tests.browser import open_browser
 
 HERE = Path(__file__).resolve().parent

@@ -17,7 +17,7 @@ from mscam_dask.cli.options import execution_options, file_options, with_options
 from mscam_dask.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mscam_dask.pipeline.config.toml_document import Document
+    from mscam_dask.pipeline.toml_document import Document
 
 _with_options = with_options(
     *file_options(
@@ -73,7 +73,7 @@ def sweep(pipeline: Path, **options: Any) -> int:
     label-free score. A rerun with the same output directory runs only the missing fits.
     """
     from mscam_dask.benchmark.run_command import run_file
-    from mscam_dask.pipeline.config.toml_document import read_document
+    from mscam_dask.pipeline.toml_document import read_document
 
     return run_file("sweep", read_document(pipeline), **options)
 

@@ -14,8 +14,8 @@ from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import execution_problems
-from mscam_dask.pipeline.config.settings import (
+from mscam_dask.pipeline.read_config import execution_problems
+from mscam_dask.pipeline.settings import (
     BUILT_IN_SOURCES,
     DataTable,
     Directory,
@@ -24,7 +24,7 @@ from mscam_dask.pipeline.config.settings import (
     OutputTable,
     Text,
 )
-from mscam_dask.pipeline.config.toml_document import (
+from mscam_dask.pipeline.toml_document import (
     COMMAND_LINE,
     Document,
     Override,

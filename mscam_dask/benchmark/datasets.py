@@ -25,13 +25,13 @@ from mscam_dask.data.views.multi_view import MultiViewData, sample_per_class
 from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
-from mscam_dask.pipeline.run.open_data import (
+from mscam_dask.pipeline.open_data import (
     data_fingerprint,
     open_data,
     retry_if_replaced,
     view_entries,
 )
-from mscam_dask.pipeline.run.run_directory import write_whole
+from mscam_dask.pipeline.run_directory import write_whole
 
 
 class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind"):

@@ -61,16 +61,16 @@ from mscam_dask.estimators._resources import executor_for
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.run_record import blas_libraries, now, software_versions
-from mscam_dask.pipeline.config.toml_document import toml_text
-from mscam_dask.pipeline.run.cluster import (
+from mscam_dask.pipeline.cluster import (
     OpenCluster,
     check_workers,
     open_cluster,
     smallest_memory_bytes,
 )
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
-from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
-from mscam_dask.pipeline.run.security import check_execution
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.run_directory import lock_directory, write_whole
+from mscam_dask.pipeline.security import check_execution
+from mscam_dask.pipeline.toml_document import toml_text
 
 _REMEDY = "Finished trials are kept; rerun the same command to resume."
 # Fields that stay those of the run that computed the trials, if a later run computes none.

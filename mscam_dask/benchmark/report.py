@@ -26,7 +26,7 @@ from mscam_dask.data.views.sample_ids import encoded_id
 from mscam_dask.monitor.messages import number, template
 from mscam_dask.monitor.report.figures import LineChart, chart_axes, line_chart
 from mscam_dask.monitor.report.page import FileLink, render
-from mscam_dask.pipeline.run.run_directory import relative_url, write_whole
+from mscam_dask.pipeline.run_directory import relative_url, write_whole
 from mscam_dask.plot.pictures import Curve, draw_curves
 
 _MAX_FAILED = 100

@@ -42,17 +42,17 @@ from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration
 from mscam_dask.monitor.progress import PlainProgress
-from mscam_dask.pipeline.config.toml_document import (
+from mscam_dask.pipeline.cluster import worker_counts
+from mscam_dask.pipeline.dry_run import limit_of
+from mscam_dask.pipeline.run_directory import is_locked
+from mscam_dask.pipeline.security import check_execution
+from mscam_dask.pipeline.toml_document import (
     COMMAND_LINE,
     Document,
     Override,
     environment_overrides,
     read_document,
 )
-from mscam_dask.pipeline.run.cluster import worker_counts
-from mscam_dask.pipeline.run.dry_run import limit_of
-from mscam_dask.pipeline.run.run_directory import is_locked
-from mscam_dask.pipeline.run.security import check_execution
 
 _GIB = 2.0**30
 _MIB = 2**20

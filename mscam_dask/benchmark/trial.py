@@ -45,7 +45,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.run_record import now
 
 if TYPE_CHECKING:
-    from mscam_dask.pipeline.run.cluster import OpenCluster
+    from mscam_dask.pipeline.cluster import OpenCluster
 
 _POLL_S = 0.02
 _MIB = 2**20

@@ -15,7 +15,7 @@ from mscam_dask.cli.options import (
     run_directory,
     with_options,
 )
-from mscam_dask.pipeline.config.settings import DataTable, ReportTable
+from mscam_dask.pipeline.settings import DataTable, ReportTable
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -37,14 +37,14 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.monitor.messages import duration, printable
-from mscam_dask.pipeline.config.settings import DataTable
-from mscam_dask.pipeline.run.doctor import CHECKS, Check, check_run
-from mscam_dask.pipeline.run.load_run import predict_files
-from mscam_dask.pipeline.run.open_data import write_store
-from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, resolved, write_whole
-from mscam_dask.pipeline.run.sample_tables import check_suffix, table_bytes
-from mscam_dask.pipeline.run.stored_run import (
+from mscam_dask.pipeline.doctor import CHECKS, Check, check_run
+from mscam_dask.pipeline.load_run import predict_files
+from mscam_dask.pipeline.open_data import write_store
+from mscam_dask.pipeline.report import write_report
+from mscam_dask.pipeline.run_directory import FILES, RunDirectory, resolved, write_whole
+from mscam_dask.pipeline.sample_tables import check_suffix, table_bytes
+from mscam_dask.pipeline.settings import DataTable
+from mscam_dask.pipeline.stored_run import (
     Comparison,
     StoredRun,
     compare_runs,

@@ -26,7 +26,7 @@ from mscam_dask.errors import (
     system_limit,
     without_credentials,
 )
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown
 
 # Bytes that the libraries of a run take before its data.
 _ADDRESS_SPACE = 3 * 2**29

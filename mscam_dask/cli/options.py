@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from mscam_dask.pipeline.config.settings import ExecutionTable, extras_of, texts_of
+from mscam_dask.pipeline.settings import ExecutionTable, extras_of, texts_of
 from mscam_dask.types.allowed import allowed_text, allowed_values, annotations_of
 
 PATH = click.Path(path_type=Path)

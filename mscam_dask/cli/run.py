@@ -25,20 +25,20 @@ from mscam_dask.cli.options import extension_of_directory, extension_of_file
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.config.toml_document import (
+from mscam_dask.pipeline.cluster import serve_in_slurm
+from mscam_dask.pipeline.dry_run import RunPlan, plan_run
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.run import EXIT_DRIFT, RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.toml_document import (
     Override,
     environment_overrides,
     parse_override,
     read_document,
     shown,
 )
-from mscam_dask.pipeline.run.cluster import serve_in_slurm
-from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
-from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
-from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
 
 _GIB = 2.0**30
 _MIB = 2.0**20

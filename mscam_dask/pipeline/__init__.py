@@ -1,6 +1,6 @@
 """Pipelines: a TOML file in, a self-describing run directory out.
 
-`config.read_config` checks the file, `run.run_pipeline` does what it says; the names are
+`read_config.read_config` checks the file, `resume.run_pipeline` does what it says; the names are
 imported from those modules.
 """
 

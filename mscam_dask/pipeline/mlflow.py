@@ -18,8 +18,8 @@ from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.events import Event
-from mscam_dask.pipeline.run.load_run import load_run
-from mscam_dask.pipeline.run.stored_run import StoredRun, flat_settings, run_scores
+from mscam_dask.pipeline.load_run import load_run
+from mscam_dask.pipeline.stored_run import StoredRun, flat_settings, run_scores
 from mscam_dask.types.events import (
     FitFailed,
     FitFinished,

@@ -11,7 +11,7 @@ import pytest
 from mscam_dask.benchmark.config import RobustnessTable, read_experiment, table_of
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, parse_override, read_document
+from mscam_dask.pipeline.toml_document import COMMAND_LINE, parse_override, read_document
 from tests.benchmark.conftest import Write
 from tests.messages import quotes
 

@@ -9,7 +9,7 @@ from mscam_dask.benchmark.experiment import run_experiment
 from mscam_dask.benchmark.run_command import plan_experiment
 from mscam_dask.data.store.read import open_store
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
 from tests.benchmark.conftest import Write
 

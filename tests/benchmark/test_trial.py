@@ -32,8 +32,8 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import NoWorkersError, TemporaryFailure
 from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.metrics import score_partition
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster import open_cluster
+from mscam_dask.pipeline.cluster import open_cluster
+from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.types.parameters import Parameters
 from tests import oracle
 from tests.synthetic import three_subspaces

@@ -26,7 +26,7 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.metrics import score_partition
-from mscam_dask.pipeline.run.cluster import LOG_LENGTHS
+from mscam_dask.pipeline.cluster import LOG_LENGTHS
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import SubspaceRows, peak_bytes
 

@@ -21,7 +21,7 @@ import psutil
 from distributed import Client
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.pipeline.run.cluster import LOG_LENGTHS
+from mscam_dask.pipeline.cluster import LOG_LENGTHS
 from tests.benchmarks.tables import write_head, write_row
 from tests.clusters import scheduler_process, worker_process
 from tests.synthetic import gaussian_views

@@ -15,7 +15,7 @@ from click.testing import Result
 from mscam_dask.benchmark.results import PROTOCOLS
 from mscam_dask.cli import console as terminal
 from mscam_dask.cli.console import results_console, show, table
-from mscam_dask.pipeline.run.run_directory import RunLock
+from mscam_dask.pipeline.run_directory import RunLock
 from tests.cli.screens import numbers
 from tests.messages import quotes
 

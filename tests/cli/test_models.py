@@ -15,9 +15,9 @@ from click.testing import Result
 
 from mscam_dask import load_run
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.pipeline.run.run import EXIT_DRIFT
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.stored_run import compare_runs, list_runs
+from mscam_dask.pipeline.run import EXIT_DRIFT
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.stored_run import compare_runs, list_runs
 from tests.cli.screens import numbers
 from tests.kept import kept_or_made
 from tests.messages import quotes

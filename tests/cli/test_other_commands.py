@@ -16,8 +16,8 @@ import pytest
 from click.testing import Result
 
 from mscam_dask.data.store.read import open_store
-from mscam_dask.pipeline.run.doctor import CHECKS
-from mscam_dask.pipeline.run.run_directory import RunDirectory, RunLock
+from mscam_dask.pipeline.doctor import CHECKS
+from mscam_dask.pipeline.run_directory import RunDirectory, RunLock
 from tests.cli.screens import numbers
 from tests.messages import quotes
 from tests.pipeline.runs import rewritten

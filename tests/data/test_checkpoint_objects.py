@@ -20,10 +20,10 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.events import Event
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import OutputTable, Settings
-from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.resume import run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
+from mscam_dask.pipeline.settings import OutputTable, Settings
+from mscam_dask.pipeline.toml_document import parse_override
 from mscam_dask.types.events import IterationFinished
 from tests.data.conftest import keys
 from tests.faults.kill_driver import outcome_of

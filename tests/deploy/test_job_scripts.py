@@ -14,8 +14,8 @@ import dask.config
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster import configuration, new_cluster, start_errors
+from mscam_dask.pipeline.cluster import configuration, new_cluster, start_errors
+from mscam_dask.pipeline.settings import ExecutionTable
 from tests.messages import raises
 
 pytest.importorskip("dask_jobqueue")

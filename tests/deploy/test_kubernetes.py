@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import environment_overrides
+from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.tls import make_certificates
+from mscam_dask.pipeline.toml_document import environment_overrides
 from tests.deploy.files import DEPLOY, documents
 
 for package in ("dask_kubernetes", "kubernetes_validate"):

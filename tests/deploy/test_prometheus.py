@@ -14,7 +14,7 @@ from dask.utils import parse_timedelta
 from distributed import Client, LocalCluster
 
 from mscam_dask.engine.executors.dask import workers_timeout_s
-from mscam_dask.pipeline.run.report import METRICS
+from mscam_dask.pipeline.report import METRICS
 from tests.deploy.files import DEPLOY, documents, run
 from tests.deploy.processes import needed, wait_until
 

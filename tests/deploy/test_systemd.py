@@ -16,7 +16,7 @@ from mscam_dask.errors import (
     SchedulerLostError,
     TemporaryFailure,
 )
-from mscam_dask.pipeline.run.run import EXIT_DRIFT
+from mscam_dask.pipeline.run import EXIT_DRIFT
 from tests.deploy.files import DEPLOY, run
 
 UNITS = DEPLOY / "systemd"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.run.resume import run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
+from mscam_dask.pipeline.toml_document import Override
 from tests.browser import Browser
 
 PIPELINE = Path(__file__).resolve().parents[2] / "pipelines" / "quickstart.toml"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
 from tests.faults.kill_driver import outcome_of, write_pipeline
 
 

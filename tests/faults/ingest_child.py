@@ -35,10 +35,10 @@ from mscam_dask.cli.commands import describe_path
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import MscamError
-from mscam_dask.pipeline.run.load_run import load_run
-from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.load_run import load_run
+from mscam_dask.pipeline.report import write_report
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run_directory import RunDirectory
 
 ADDRESS_BYTES = 768 * 2**20  # threads reserve more than they use
 CPU_SECONDS = 10

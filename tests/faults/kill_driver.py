@@ -25,8 +25,8 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.run_record import decode_record
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import resume_run, run_pipeline
 from tests.synthetic import save_npz
 
 

@@ -20,8 +20,8 @@ from mscam_dask.cli import main
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import DataError
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
 from tests.data.readers.matlab_files import save_version_73
 from tests.messages import quotes
 

@@ -19,11 +19,11 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM, Constants
 from mscam_dask.errors import ClusterError, SchedulerLostError
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.run.cluster import open_cluster
-from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.cluster import open_cluster
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.toml_document import Override
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.faults.kill_driver import outcome_of

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from mscam_dask.errors import ClusterError, ConfigurationError
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster import check_workers, open_cluster
+from mscam_dask.pipeline.cluster import check_workers, open_cluster
+from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.pipeline.tls import CertificateSet, make_certificates
 from tests.clusters import scheduler_process, tls_options, worker_process
 from tests.messages import quotes, raises

@@ -17,8 +17,8 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.monitor.events import Event
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import resume_run, run_pipeline
 from mscam_dask.types.events import IterationFinished
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.messages import raises

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.pipeline.run.resume import resume_run
+from mscam_dask.pipeline.resume import resume_run
 from tests.faults.kill_driver import outcome_of, write_pipeline
 
 pytestmark = pytest.mark.faults

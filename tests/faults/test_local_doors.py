@@ -15,8 +15,8 @@ import pytest
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster import open_cluster
+from mscam_dask.pipeline.cluster import open_cluster
+from mscam_dask.pipeline.settings import ExecutionTable
 from tests.clusters import local_client
 from tests.deploy.files import script_environment
 from tests.deploy.processes import started, text_of, wait_until
@@ -30,7 +30,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user
 HELD = """
 import pathlib, sys, time
 from mscam_dask.cli import main
-from mscam_dask.pipeline.run import cluster
+from mscam_dask.pipeline import cluster
 sign, opened = pathlib.Path("sign"), cluster.OpenCluster
 def held(*arguments):
     sign.write_text("open")

@@ -12,10 +12,10 @@ import pytest
 from mscam_dask.data.ingest import append
 from mscam_dask.data.store.write import write_store
 from mscam_dask.errors import DataError, StoreCorruptError
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.load_run import load_run
-from mscam_dask.pipeline.run.resume import run_pipeline
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.load_run import load_run
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.data.stores import counting, numbers
 from tests.faults.memory_disk import traced
 from tests.synthetic import gaussian_views

@@ -16,8 +16,8 @@ import pytest
 from distributed import Security
 
 from mscam_dask.errors import ConfigurationError, MscamError, redacted
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_pipeline
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
 from tests.messages import raises
 
 pytestmark = pytest.mark.faults

@@ -20,9 +20,9 @@ from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_pipeline
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.synthetic import gaussian_views
 
 __all__ = ["FOLDER", "IDS", "checkpoint", "data", "main"]

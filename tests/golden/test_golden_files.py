@@ -20,9 +20,9 @@ from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import encode_record
-from mscam_dask.pipeline.run.doctor import check_run
-from mscam_dask.pipeline.run.load_run import load_run
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.doctor import check_run
+from mscam_dask.pipeline.load_run import load_run
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.golden.make import FOLDER, IDS, checkpoint, data
 from tests.messages import quotes
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.pipeline.runs import HERE, QUIET, THREE, Write, again, stopped_run
 from tests.synthetic import save_npz, three_subspaces
 

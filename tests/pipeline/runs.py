@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.monitor.events import Event
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_pipeline
-from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import run_pipeline
+from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 
 Write = Callable[[str], Path]

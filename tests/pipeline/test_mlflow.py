@@ -13,7 +13,7 @@ from numpy.testing import assert_array_equal
 from mscam_dask import load_run
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.mlflow import MlflowObserver, log_run
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.estimators.small import quick
 from tests.messages import raises
 from tests.pipeline.runs import Stopped, at, stop

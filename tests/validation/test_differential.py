@@ -23,7 +23,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.views import view_shape
-from mscam_dask.pipeline.run.doctor import violations
+from mscam_dask.pipeline.doctor import violations
 from mscam_dask.solvers.ridge_view import view_svd
 from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Solution

@@ -13,8 +13,8 @@ import pytest
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.dashboard.access import VARIABLE
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster import observers_of, open_cluster, page_of
+from mscam_dask.pipeline.cluster import observers_of, open_cluster, page_of
+from mscam_dask.pipeline.settings import ExecutionTable
 from tests.browser import Browser
 
 TOKEN = "correct horse; battery & staple"

@@ -12,9 +12,9 @@ import pytest
 
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import load_class, read_config, settings_text
-from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
-from mscam_dask.pipeline.config.toml_document import Override
+from mscam_dask.pipeline.read_config import load_class, read_config, settings_text
+from mscam_dask.pipeline.settings import AdaptTable, ExecutionTable
+from mscam_dask.pipeline.toml_document import Override
 from tests.messages import raises
 
 pytest.importorskip("dask_jobqueue")

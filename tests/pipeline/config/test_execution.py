@@ -9,8 +9,8 @@ import distributed  # noqa: F401  # its defaults are there before a test sets ot
 import pytest
 
 from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.security import check_execution
+from mscam_dask.pipeline.security import check_execution
+from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import raises
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import parse_override
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.toml_document import parse_override
 from tests.messages import quotes
 
 VALUES_OF_THE_WRONG_TYPE = """\

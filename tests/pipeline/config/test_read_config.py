@@ -8,8 +8,8 @@ import pytest
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import read_config, settings_text
-from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
+from mscam_dask.pipeline.read_config import read_config, settings_text
+from mscam_dask.pipeline.toml_document import environment_overrides, parse_override
 from tests.messages import raises
 
 GOOD = '[data]\nsource = "digits"\n[cluster]\nn_clusters = 10\n'

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.toml_document import (
+from mscam_dask.pipeline.toml_document import (
     MAX_BYTES,
     Override,
     parse_override,

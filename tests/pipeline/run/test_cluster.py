@@ -29,14 +29,14 @@ from mscam_dask.errors import (
     NoWorkersError,
     SchedulerLostError,
 )
-from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
-from mscam_dask.pipeline.run.cluster import (
+from mscam_dask.pipeline.cluster import (
     check_workers,
     open_cluster,
     page_of,
     serve_in_slurm,
     start_errors,
 )
+from mscam_dask.pipeline.settings import AdaptTable, ExecutionTable
 from tests.clusters import scheduler_process, worker_process
 from tests.deploy.files import DEPLOY, documents
 from tests.messages import raises

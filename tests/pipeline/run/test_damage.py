@@ -21,11 +21,11 @@ from mscam_dask.data.views.sample_ids import decoded_id, encoded_id
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCorruptError
 from mscam_dask.monitor.events import StepFinished
 from mscam_dask.monitor.run_record import RUN_FORMAT, decode_record
-from mscam_dask.pipeline.run.load_run import load_run
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.stored_run import list_runs
+from mscam_dask.pipeline.load_run import load_run
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.stored_run import list_runs
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, Write, again, at, run
 

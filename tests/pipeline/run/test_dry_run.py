@@ -9,10 +9,10 @@ import dask
 import pytest
 
 from mscam_dask.cli.run import _memory
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
-from mscam_dask.pipeline.run.open_data import open_data
-from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.dry_run import RunPlan, plan_run
+from mscam_dask.pipeline.open_data import open_data
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.types.rules import SIZES
 from tests.pipeline.runs import HERE, QUIET, Write, again
 from tests.synthetic import save_npz, three_subspaces

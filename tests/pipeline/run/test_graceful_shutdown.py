@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals
 
 START = """
 import os, signal, sys, time
@@ -99,7 +99,7 @@ def test_signals_while_a_run_is_tidied_up(
 STOPPED_IN_EXEC = """
 import sys
 from contextlib import suppress
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown
 with suppress(KeyboardInterrupt), GracefulShutdown(lambda: "") as shutdown:
     exec("import os, signal; os.kill(os.getpid(), signal.SIGTERM); signal.pause()")
 sys.exit(shutdown.exit_code)

@@ -19,7 +19,7 @@ from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
-from mscam_dask.pipeline.run.load_run import predict_files
+from mscam_dask.pipeline.load_run import predict_files
 from tests.messages import raises
 from tests.pipeline.runs import HERE, QUIET, THREE, run
 from tests.synthetic import gaussian_views

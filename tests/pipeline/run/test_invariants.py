@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from mscam_dask.pipeline.run.doctor import violations
+from mscam_dask.pipeline.doctor import violations
 
 LABELS = [0, 0, 1, 1, 2]
 GRAPH = np.zeros((5, 5))

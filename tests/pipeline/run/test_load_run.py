@@ -24,8 +24,8 @@ from mscam_dask.data.results import StoredArrays, read_model
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
-from mscam_dask.pipeline.run.load_run import predict_files
-from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.load_run import predict_files
+from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.types.result import Structure
 from mscam_dask.types.rules import SIZES
 from tests.messages import raises

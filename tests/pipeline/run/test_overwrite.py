@@ -17,9 +17,9 @@ from mscam_dask.cli import main
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.faults.memory_disk import traced
 from tests.messages import quotes, raises
 from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, labels_of, run, stop

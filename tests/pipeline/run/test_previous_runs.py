@@ -22,12 +22,12 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import StepFinished
 from mscam_dask.monitor.run_record import DriftRecord, FitRecord
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory, RunLock
-from mscam_dask.pipeline.run.stored_run import StoredRun, list_runs, remove_old_runs
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.report import write_report
+from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory, RunLock
+from mscam_dask.pipeline.settings import Settings
+from mscam_dask.pipeline.stored_run import StoredRun, list_runs, remove_old_runs
 from tests.faults.memory_disk import traced
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop

@@ -13,10 +13,10 @@ import pytest
 
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import resolve_target, resume_run
-from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.read_config import read_config
+from mscam_dask.pipeline.resume import resolve_target, resume_run
+from mscam_dask.pipeline.run import RunOutcome
+from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.messages import quotes, raises
 from tests.pipeline.runs import HERE, QUIET, Write, a_chunk, again, labels_of
 

@@ -13,8 +13,8 @@ import pytest
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
-from mscam_dask.pipeline.run.report import METRICS, metrics_text, read_success, write_report
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.report import METRICS, metrics_text, read_success, write_report
+from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes, raises
 from tests.pipeline.runs import HERE, QUIET, Stopped, Write, at, run, stop

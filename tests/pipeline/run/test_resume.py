@@ -18,9 +18,9 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
-from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.resume import resume_run
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.toml_document import parse_override
 from mscam_dask.types.events import FitFinished, IterationFinished, SettingsSelected
 from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes, raises
@@ -186,7 +186,7 @@ def test_a_file_that_is_written_while_it_is_ingested(
         tiny.write_bytes(tiny.read_bytes())
         return report
 
-    monkeypatch.setattr("mscam_dask.pipeline.run.open_data.ingest", slowly)
+    monkeypatch.setattr("mscam_dask.pipeline.open_data.ingest", slowly)
     with raises(TemporaryFailure, tiny):
         again(pipeline(QUIET), output=tmp_path / "run")
     monkeypatch.undo()

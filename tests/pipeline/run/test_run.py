@@ -17,8 +17,8 @@ from mscam_dask.errors import ClusterError, ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.messages import number
-from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.report import write_report
+from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.result import Status
 from tests.messages import raises

@@ -17,7 +17,7 @@ import pytest
 from mscam_dask.data.store.filesystem import full_disk_is_temporary
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.run.run_directory import RunDirectory, is_locked, write_whole
+from mscam_dask.pipeline.run_directory import RunDirectory, is_locked, write_whole
 from tests.faults.memory_disk import failing, traced
 from tests.messages import quotes, raises
 
@@ -118,7 +118,7 @@ def test_a_file_system_without_locks_is_said(
 
 def test_a_directory_is_held_until_its_driver_ends_or_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from mscam_dask.pipeline.run.run_directory import RunDirectory\n"
+        "import sys, time; from mscam_dask.pipeline.run_directory import RunDirectory\n"
         "with RunDirectory.lock(sys.argv[1]):\n    print('held', flush=True); time.sleep(60)"
     )
     path = ended_run(tmp_path / "run")

@@ -18,7 +18,7 @@ import tomli_w
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, File, extras_of
+from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, File, extras_of
 from mscam_dask.types.allowed import allowed_text, annotations_of, nearest, table_of
 
 MAX_BYTES = 64 * 2**10

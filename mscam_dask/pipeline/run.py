@@ -58,17 +58,16 @@ from mscam_dask.monitor.run_record import (
     blas_libraries,
     now,
 )
-from mscam_dask.pipeline.config.settings import ClusterTable, Settings
-from mscam_dask.pipeline.run import previous_runs
-from mscam_dask.pipeline.run.cluster import (
+from mscam_dask.pipeline import previous_runs
+from mscam_dask.pipeline.cluster import (
     OpenCluster,
     check_workers,
     observers_of,
     open_cluster,
     page_of,
 )
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
-from mscam_dask.pipeline.run.open_data import (
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals
+from mscam_dask.pipeline.open_data import (
     NAME_DIGITS,
     OpenData,
     changed_data,
@@ -82,10 +81,11 @@ from mscam_dask.pipeline.run.open_data import (
     source_records,
     stamps_of,
 )
-from mscam_dask.pipeline.run.report import write_metrics, write_report
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
-from mscam_dask.pipeline.run.stored_run import StoredRun, remove_old_runs, siblings_of
+from mscam_dask.pipeline.report import write_metrics, write_report
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
+from mscam_dask.pipeline.settings import ClusterTable, Settings
+from mscam_dask.pipeline.stored_run import StoredRun, remove_old_runs, siblings_of
 from mscam_dask.types.result import Solution
 
 EXIT_DRIFT = 6

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
-from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTable
+from mscam_dask.pipeline.settings import ENCRYPTED_BY_FILES, ExecutionTable
 
 if TYPE_CHECKING:
     from distributed import Security

@@ -19,14 +19,14 @@ from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster import (
+from mscam_dask.pipeline.cluster import (
     check_workers,
     open_cluster,
     page_of,
     smallest_memory_bytes,
 )
-from mscam_dask.pipeline.run.stored_run import StoredRun
+from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.stored_run import StoredRun
 from mscam_dask.types.result import Solution
 
 Level = Literal["ok", "warn", "fail"]

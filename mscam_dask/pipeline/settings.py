@@ -314,7 +314,7 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """[output]: the run directory.
 
     A run of the same fit in another run directory resumes from the checkpoints; see also
-    `mscam_dask.pipeline.run.stored_run`.
+    `mscam_dask.pipeline.stored_run`.
     """
 
     directory: Directory | None = None

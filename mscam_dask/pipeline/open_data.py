@@ -32,7 +32,7 @@ from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
+from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3
 _PAUSE_S = 0.2  # a store takes the place of another within milliseconds

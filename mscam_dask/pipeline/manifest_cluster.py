@@ -18,8 +18,8 @@ from kr8s.asyncio.objects import Service
 from yaml import YAMLError, safe_load_all
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.security import has_certificates, security_of
+from mscam_dask.pipeline.security import has_certificates, security_of
+from mscam_dask.pipeline.settings import ExecutionTable
 
 _START_TIMEOUT_S = 600.0
 _CLUSTER_LABEL = "dask.org/cluster-name"

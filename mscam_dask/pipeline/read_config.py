@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.settings import (
+from mscam_dask.pipeline.settings import (
     BUILT_IN_SOURCES,
     CLUSTER_TYPES,
     ClusterKeys,
@@ -26,7 +26,7 @@ from mscam_dask.pipeline.config.settings import (
     ReportTable,
     Settings,
 )
-from mscam_dask.pipeline.config.toml_document import (
+from mscam_dask.pipeline.toml_document import (
     Check,
     Document,
     Key,

@@ -29,9 +29,8 @@ from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCo
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import DataRecord, FitRecord, RunRecord
-from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.open_data import NAME_DIGITS
-from mscam_dask.pipeline.run.run_directory import (
+from mscam_dask.pipeline.open_data import NAME_DIGITS
+from mscam_dask.pipeline.run_directory import (
     NEXT_SUFFIX,
     RunDirectory,
     RunLock,
@@ -40,7 +39,8 @@ from mscam_dask.pipeline.run.run_directory import (
     resolved,
     write_whole,
 )
-from mscam_dask.pipeline.run.sample_tables import read_clusters
+from mscam_dask.pipeline.sample_tables import read_clusters
+from mscam_dask.pipeline.settings import Settings
 
 _MAX_ROW_BYTES = 2**13
 
@@ -367,7 +367,7 @@ def write_index(root: Path, runs: Sequence[StoredRun], output: Path) -> Path:
     finished = [run for run in runs if run.has_results]
     compared = finished[-MOST_COMPARED:]
     page = render(
-        "pipeline/run/runs.html.j2",
+        "pipeline/runs.html.j2",
         {
             "root": root.absolute().name,
             "runs": [

@@ -30,10 +30,9 @@ from mscam_dask.errors import (
     SchedulerLostError,
     holds_a_secret,
 )
-from mscam_dask.pipeline.config.read_config import is_queue, load_class, type_of
-from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
-from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
-from mscam_dask.pipeline.run.security import (
+from mscam_dask.pipeline.graceful_shutdown import defer_signals
+from mscam_dask.pipeline.read_config import is_queue, load_class, type_of
+from mscam_dask.pipeline.security import (
     certificates,
     check_execution,
     check_handshake,
@@ -42,6 +41,7 @@ from mscam_dask.pipeline.run.security import (
     security_of,
     with_address,
 )
+from mscam_dask.pipeline.settings import CLUSTER_TYPES, ExecutionTable
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -461,7 +461,7 @@ def new_cluster(execution: ExecutionTable, name: str) -> Any:
     found = load_class(name)
     options = dict(execution.cluster_options or {})
     if name == "kubernetes":
-        from mscam_dask.pipeline.run.manifest_cluster import kubernetes_cluster
+        from mscam_dask.pipeline.manifest_cluster import kubernetes_cluster
 
         return kubernetes_cluster(execution, options)
     if name == "ssh":

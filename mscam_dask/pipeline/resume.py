@@ -24,10 +24,7 @@ from mscam_dask.monitor.run_record import (
     now,
     software_versions,
 )
-from mscam_dask.pipeline.config.read_config import read_config, settings_text
-from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings
-from mscam_dask.pipeline.config.toml_document import Override, check_name
-from mscam_dask.pipeline.run.open_data import (
+from mscam_dask.pipeline.open_data import (
     NAME_DIGITS,
     OpenData,
     data_fingerprint,
@@ -36,10 +33,13 @@ from mscam_dask.pipeline.run.open_data import (
     run_fingerprint,
     source_records,
 )
-from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome
-from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
-from mscam_dask.pipeline.run.security import check_execution
-from mscam_dask.pipeline.run.stored_run import StoredRun, flat, last_started
+from mscam_dask.pipeline.read_config import read_config, settings_text
+from mscam_dask.pipeline.run import Observer, Run, RunOutcome
+from mscam_dask.pipeline.run_directory import NEXT_SUFFIX, RunDirectory, resolved
+from mscam_dask.pipeline.security import check_execution
+from mscam_dask.pipeline.settings import ExecutionTable, OutputTable, Settings
+from mscam_dask.pipeline.stored_run import StoredRun, flat, last_started
+from mscam_dask.pipeline.toml_document import Override, check_name
 
 
 @dataclass(frozen=True)

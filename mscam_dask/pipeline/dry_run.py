@@ -14,25 +14,25 @@ from dask.utils import parse_bytes
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.pipeline.config.read_config import type_of
-from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
-from mscam_dask.pipeline.run.cluster import (
+from mscam_dask.pipeline.cluster import (
     smallest_memory_bytes,
     spill_threshold_bytes,
     worker_counts,
 )
-from mscam_dask.pipeline.run.open_data import clustering_fingerprint, open_data
-from mscam_dask.pipeline.run.previous_runs import (
+from mscam_dask.pipeline.open_data import clustering_fingerprint, open_data
+from mscam_dask.pipeline.previous_runs import (
     WarmStart,
     reusable_clustering,
     reusable_store,
     warm_start_from,
 )
-from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
-from mscam_dask.pipeline.run.run import validate_data
-from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.security import check_execution
-from mscam_dask.pipeline.run.stored_run import StoredRun, last_started, siblings_of
+from mscam_dask.pipeline.read_config import type_of
+from mscam_dask.pipeline.resume import RunTarget, resolve_target
+from mscam_dask.pipeline.run import validate_data
+from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.security import check_execution
+from mscam_dask.pipeline.settings import ExecutionTable, Settings
+from mscam_dask.pipeline.stored_run import StoredRun, last_started, siblings_of
 from mscam_dask.types.parameters import Parameters
 
 # Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
