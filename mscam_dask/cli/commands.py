@@ -42,14 +42,15 @@ from mscam_dask.pipeline.load_run import predict_files
 from mscam_dask.pipeline.open_data import write_store
 from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run_directory import FILES, RunDirectory, resolved, write_whole
-from mscam_dask.pipeline.sample_tables import check_suffix, table_bytes
 from mscam_dask.pipeline.settings import DataTable
 from mscam_dask.pipeline.stored_run import (
     Comparison,
     StoredRun,
+    check_suffix,
     compare_runs,
     list_runs,
     scan,
+    table_bytes,
     write_index,
 )
 from mscam_dask.pipeline.tls import make_certificates

@@ -31,9 +31,8 @@ from mscam_dask.estimators._stored import (
 )
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.open_data import files_of, sample_column
-from mscam_dask.pipeline.sample_tables import sample_table
 from mscam_dask.pipeline.settings import ClusterTable, DataTable
-from mscam_dask.pipeline.stored_run import StoredRun
+from mscam_dask.pipeline.stored_run import StoredRun, sample_table
 
 
 def load_run(path: str | os.PathLike[str]) -> MSCAM:

@@ -24,9 +24,8 @@ from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord
-from mscam_dask.pipeline.sample_tables import table_bytes
 from mscam_dask.pipeline.settings import Settings
-from mscam_dask.pipeline.stored_run import StoredRun, last_comparable
+from mscam_dask.pipeline.stored_run import StoredRun, last_comparable, table_bytes
 from mscam_dask.types.result import Solution, Status
 
 

@@ -19,8 +19,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run_directory import FILES, RunDirectory, relative_url, write_whole
-from mscam_dask.pipeline.sample_tables import sample_table
-from mscam_dask.pipeline.stored_run import StoredRun
+from mscam_dask.pipeline.stored_run import StoredRun, sample_table
 
 
 def write_report(

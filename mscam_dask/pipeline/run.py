@@ -83,9 +83,16 @@ from mscam_dask.pipeline.open_data import (
 )
 from mscam_dask.pipeline.report import write_metrics, write_report
 from mscam_dask.pipeline.run_directory import RunDirectory
-from mscam_dask.pipeline.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.pipeline.settings import ClusterTable, Settings
-from mscam_dask.pipeline.stored_run import StoredRun, remove_old_runs, siblings_of
+from mscam_dask.pipeline.stored_run import (
+    FORMATS,
+    StoredRun,
+    has_parquet,
+    remove_old_runs,
+    sample_table,
+    siblings_of,
+    table_bytes,
+)
 from mscam_dask.types.result import Solution
 
 EXIT_DRIFT = 6
