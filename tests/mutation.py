@@ -1,4 +1,4 @@
-"""Share of mutants that the tests kill, per file: ``python -m tests.mutation rank_control --sample 40``.
+"""Share of mutants that the tests kill, per file: ``python -m tests.mutation graph_update --sample 40``.
 
 Cosmic Ray's operators (``pip install cosmic-ray coverage``) change one operator, constant or branch of a file at a time, in a
 copy of the checkout. A first run of the tests under coverage says which tests reach which line. Those of the mutant's line run,
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
         f"mscam_dask/engine/{name}.py": _FIT_TESTS
-        for name in ("outer_loop", "finalize", "fit", "refine", "checkpoint*")
+        for name in ("outer_loop", "finalize", "fit", "checkpoint*")
     },
 }
 """Files to mutate, and the tests that are to notice; the first pattern of a file counts."""

@@ -59,11 +59,11 @@ from mscam_dask.data.store.filesystem import (
     sync_tree,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, NClustersSelected
 from mscam_dask.types.result import (
     ArraysInMemory,
     Assessment,
+    Borders,
     FitResult,
     Solution,
 )

@@ -25,8 +25,8 @@ from mscam_dask.engine.graph import graph_pieces, restore_graph, row_pieces
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.solvers.graph_update import Decision, RankControl
 from mscam_dask.solvers.partition_score import PartitionScore
-from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import (
     IterationFinished,
     NClustersSelected,

@@ -34,15 +34,21 @@ from mscam_dask.solvers.choice import (
     linked_points,
     ward_partition,
 )
+from mscam_dask.solvers.graph_update import Decision
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import PartitionScore, is_nearly_perfect, is_worse
-from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
-from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, RefinementFinished
-from mscam_dask.types.result import Assessment, ResultArrays, Solution, Status, shares_of_views
+from mscam_dask.types.result import (
+    Assessment,
+    Borders,
+    ResultArrays,
+    Solution,
+    Status,
+    shares_of_views,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, 
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.initialize import can_use_view_graphs
-from mscam_dask.engine.outer_loop import outer_loop
+from mscam_dask.engine.outer_loop import outer_loop, refine
 from mscam_dask.engine.prepare import (
     PrecomputedViews,
     check_incomplete,
@@ -23,7 +23,6 @@ from mscam_dask.engine.prepare import (
     prepare_views,
 )
 from mscam_dask.engine.preprocessing_selection import choice_for
-from mscam_dask.engine.refine import refine
 from mscam_dask.engine.select import (
     Search,
     select,
@@ -32,7 +31,7 @@ from mscam_dask.engine.select import (
 )
 from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.solvers.rank_control import RankControl
+from mscam_dask.solvers.graph_update import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status

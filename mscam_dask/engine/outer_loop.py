@@ -1,20 +1,44 @@
-"""Outer iterations: a sequence of consensus graphs with a changing graph weight."""
+"""Outer iterations: a sequence of consensus graphs by ADMM with a changing graph weight, then the refinement.
+
+The refinement has metrics learned from the best partition. A fit has it with automatic settings. One iteration starts from the best partition so far:
+
+1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). With enough
+   known labels, the first metrics are learned from these samples alone, and the others from the partition with
+   these samples in the cluster of their class.
+2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
+   half each. If the initial graph is mixed with the graphs of the single views, so is this one
+   (docs/decisions/0059).
+3. Cut that graph and score the partitions.
+
+The scores come from reference graphs of the original distances, which favor partitions by these
+distances. A new partition is therefore accepted unless its score is clearly lower
+(docs/decisions/0059). The loop ends with the first partition that is not accepted, but for the
+one that the first metrics of known labels give.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
-from mscam_dask.engine.blocks import Stage
+import numpy as np
+
+from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.embed import projected_sums
-from mscam_dask.engine.graph import a_step
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.graph import a_step, mean_of_view_graphs, mixed_graph
+from mscam_dask.engine.initialize import Initialization, evaluate_graph
+from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, spectral_cuts
-from mscam_dask.solvers.graph_update import projected_weight
-from mscam_dask.solvers.partition_score import argbest, is_better
-from mscam_dask.solvers.rank_control import Decision
-from mscam_dask.types.events import IterationFinished
+from mscam_dask.engine.views import learn_metrics
+from mscam_dask.solvers.graph_update import Decision, projected_weight
+from mscam_dask.solvers.known_labels import are_enough, with_known
+from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect, is_worse
+from mscam_dask.types.events import IterationFinished, RefinementFinished
+from mscam_dask.types.rules import RULES
 
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:
@@ -105,3 +129,145 @@ def _projected_weight(graph_weight: float, context: FitContext) -> float:
         return 1.0 / len(prepared.names)
     scale = projected_weight(prepared.n_samples, parameters.n_clusters)
     return graph_weight * scale / len(prepared.names)
+
+
+# refinement --------------------------------------------------------------------------------------
+
+
+def refine(state: LoopState, context: FitContext, session: Session) -> LoopState:
+    """Run iterations with metrics learned from the best partition, until one is not accepted (see the module)."""
+    if not context.refines:
+        return state
+    began = time.perf_counter()
+    if state.refined_from is None:
+        is_perfect = is_nearly_perfect(state.best.partition_score, context.parameters)
+        state = dataclasses.replace(
+            state,
+            refined_from=state.iteration,
+            decision_before=state.decision,
+            decision=Decision.STOPPED if is_perfect else Decision.ACCEPT,
+        )
+    first, decision_before = state.refined_from, state.decision_before
+    assert first is not None
+    assert decision_before is not None
+    own_graphs, selection = context.view_graphs, context.selection
+    is_mixed = selection.settings[selection.chosen].initial_graph == "mixed"
+    if own_graphs is None and is_mixed:  # the settings are those of a checkpoint
+        stage = session.stage("refinement")
+        prepared = context.prepared
+        own_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, context.parameters)
+    limit = min(context.parameters.refined_limit(), first + RULES.max_iterations)
+    while state.decision is Decision.ACCEPT and state.iteration < limit:
+        state = refine_iteration(session.stage(state.iteration), state, own_graphs, context)
+        session.finish_iteration(state, context)
+    rounds = state.history[first:]
+    finished = RefinementFinished(
+        scores=tuple(record.score for record in rounds),
+        taken=sum(record.accepted for record in rounds),
+        seconds=time.perf_counter() - began,
+    )
+    session.notify(finished)
+    return dataclasses.replace(
+        state,
+        refined=finished,
+        decision=state.decision if finished.taken else decision_before,
+    )
+
+
+def refine_iteration(
+    stage: Stage, state: LoopState, own_graphs: list[Handle] | None, context: FitContext
+) -> LoopState:
+    """Run one outer iteration from the best partition; graphs are mixed with `own_graphs` of the views.
+
+    The decision is REACHED if the partition was accepted and its graph has exactly c components, and
+    STOPPED if it was not accepted, is the same again, or is nearly perfect.
+    """
+    started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
+    known = prepared.order.known
+    labels, by_known = state.best.labels, False
+    if known is not None:
+        is_first = state.iteration == state.refined_from
+        by_known = is_first and stage.value(stage.submit(are_enough, known))
+        moved = stage.submit(with_known, labels, known, parameters.n_clusters)
+        labels = known if by_known else moved
+    metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
+    proposal = _next_graph(stage, state, metrics, own_graphs, context)
+    del metrics
+    values, has_converged = np.zeros(0), True
+    if proposal.spectrum is not None:
+        values, has_converged = proposal.spectrum.values, proposal.spectrum.converged
+    facts = stage.submit(gap_and_convergence, values, has_converged, parameters.n_clusters)
+    views, ((eigengap, converged),) = stage.gather(records, [facts])
+    accepted = _is_accepted(proposal, state, context)
+    n_components = proposal.graph.n_components
+    record = IterationFinished(
+        iteration=state.iteration,
+        graph_weight=parameters.constants.graph_weight,
+        n_connected_components=n_components,
+        n_clusters=parameters.n_clusters,
+        score=proposal.best.score,
+        eigengap=eigengap,
+        views=tuple(views),
+        view_scores=proposal.best.partition_score.view_scores,
+        seconds=time.perf_counter() - started,
+        spectrum_converged=converged,
+        accepted=accepted,
+    )
+    decision = Decision.ACCEPT
+    if accepted and n_components == parameters.n_clusters:
+        decision = Decision.REACHED
+    elif (not accepted and not by_known) or is_nearly_perfect(
+        proposal.best.partition_score, parameters
+    ):
+        decision = Decision.STOPPED
+    state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
+    if not accepted:
+        return state
+    spectrum = state.spectrum
+    if proposal.spectrum is not None:
+        spectrum = proposal.spectrum.without_laplacian()
+    best = dataclasses.replace(proposal.best, iteration=record.iteration)
+    return dataclasses.replace(state, graph=proposal.graph, spectrum=spectrum, best=best)
+
+
+def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
+    """Return whether a new partition replaces the best one.
+
+    After a previous fit its score has to be higher, otherwise not clearly lower. An equal score is refused while the
+    graph lacks c components.
+    """
+    new, best = proposal.best.partition_score, state.best.partition_score
+    parameters = context.parameters
+    if proposal.graph.n_components != parameters.n_clusters and new == best:
+        return False
+    if context.from_previous_fit:
+        return is_better(new, best, parameters)
+    return not is_worse(new, best, RULES.score_margin)
+
+
+def _next_graph(
+    stage: Stage,
+    state: LoopState,
+    metrics: list[View],
+    own_graphs: list[Handle] | None,
+    context: FitContext,
+) -> Initialization:
+    """Return the graph of the original and the learned distances, half each, with its best cut."""
+    prepared, parameters = context.prepared, context.parameters
+    # only the neighbors are needed: the next iteration searches again, with other distances
+    n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
+    searched = dataclasses.replace(parameters, n_candidates=n_candidates)
+    views = [*prepared.views, *metrics]
+    candidates = candidates_in_order(stage, views, prepared.order, searched)
+    graph = a_step(stage, candidates, n_neighbors=context.n_neighbors)
+    del candidates
+    if own_graphs is not None:
+        graph = mixed_graph(stage, graph, own_graphs)
+    return evaluate_graph(
+        stage,
+        prepared,
+        parameters,
+        graph,
+        n_neighbors=context.n_neighbors,
+        init_labels=state.best.labels,
+    )()

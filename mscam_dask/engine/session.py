@@ -14,7 +14,7 @@ from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.errors import redacted
-from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.solvers.graph_update import Decision, RankControl
 from mscam_dask.types.events import (
     FitEvent,
     FitFailed,

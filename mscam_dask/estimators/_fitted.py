@@ -1,8 +1,9 @@
-"""What a fit leaves in an estimator, and a table of the fitted attributes that are read from it."""
+"""Fitted attributes of an estimator, and the warnings of a fit about its data and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import DataIssue
+from mscam_dask.errors import ConvergenceWarning, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._inputs import OF_TABLE
 from mscam_dask.types.parameters import ViewSettings
 from mscam_dask.types.result import BatchShares, Solution, Status, Structure
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import xarray
     from scipy.sparse import csr_array
 
-    from mscam_dask.estimators._batches import FittedBatches
+    from mscam_dask.estimators._sample_values import FittedBatches
 
 
 _Value = TypeVar("_Value")
@@ -150,3 +152,58 @@ class FittedAttributes:
     def cluster_names_(self) -> NDArray[np.int64]:
         has_gaps = int(self.labels_.max()) >= self.n_clusters_
         return np.unique(self.labels_) if has_gaps else np.arange(self.n_clusters_)
+
+
+# warnings ----------------------------------------------------------------------------------------
+
+
+def warn_of_data(issues: Iterable[DataIssue], *, stacklevel: int) -> None:
+    """Warn before a fit when few samples link the views, and of features that may be labels."""
+    for issue in issues:
+        if issue.kind in ("few shared samples", "label columns"):
+            warnings.warn(issue.message, DataWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_result(
+    solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool, stacklevel: int
+) -> None:
+    """Warn after a fit whose clusters may depend on chance, or that the data do not support."""
+    for message, kind in _found(solution, issues, views_selected=views_selected):
+        warnings.warn(message, kind, stacklevel=stacklevel + 1)
+
+
+def _found(
+    solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool
+) -> Iterator[tuple[str, type[Warning]]]:
+    rough = [record.iteration for record in solution.history if not record.spectrum_converged]
+    if rough:
+        message = (
+            f"The eigenvectors of the graph did not reach their tolerance in {len(rough)} of "
+            f"{len(solution.history)} outer iterations (first: {rough[0]}), so the clusters may depend "
+            "on random_state. Fit with another random_state and compare; if the clusters differ, raise "
+            "n_neighbors or lower n_clusters."
+        )
+        yield message, ConvergenceWarning
+    n_clusters = solution.parameters.n_clusters
+    for issue in issues:
+        if issue.kind == "repeated samples" and n_clusters > issue.total - issue.count:
+            yield f"{n_clusters} clusters: {issue.message}", ConvergenceWarning
+    if views_selected and solution.exclude_views:
+        message = (
+            f"View(s) {list(solution.exclude_views)} were excluded: their nearest neighbors overlap "
+            "with those of the other views no more than by chance, as with noise or rows in another "
+            "order, and the partition scores higher without them. Correct or drop these views, or keep "
+            "them with exclude_views=[]."
+        )
+        yield message, DataWarning
+    assessment = solution.assessment
+    message = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
+    if assessment.structure is Structure.PARTLY:
+        advice = "Compare with fewer clusters; cluster_tree_ says which to merge."
+        yield f"{message} {advice}", UnstableClustersWarning
+    elif assessment.structure is Structure.NONE:
+        advice = (
+            "Check that row i is the same sample in every view, and treat the data as having no "
+            "clusters, or other numbers of them."
+        )
+        yield f"{message} {advice}", DataWarning

@@ -1,15 +1,30 @@
-"""Values that are given for each sample of a fit or a prediction: batches, known labels, initial labels."""
+"""Values of each sample of a fit or a prediction: batches and their effects, known labels, initial labels, equal samples."""
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError, DataTypeError
+from mscam_dask.data.views.rows import blocks_of_rows, corrected_view
+from mscam_dask.data.views.sources import RowSource, listed
+from mscam_dask.engine.batches import (
+    SMALLEST_NEW_BATCH,
+    BatchEffects,
+    batch_effects,
+    corrections_of_new_batch,
+)
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, DataWarning
+from mscam_dask.estimators._resources import map_views
+from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.known_labels import UNKNOWN
+from mscam_dask.solvers.row_blocks import row_blocks
 
 
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:
@@ -158,3 +173,139 @@ def _distinct(
 def _shown(rows: Any, data: MultiViewData) -> list[Any]:
     """Ids of samples for a message, or their rows."""
     return [int(row) if data.sample_ids is None else data.sample_ids[row] for row in rows]
+
+
+# batches -----------------------------------------------------------------------------------------
+
+
+# Cells with which batch effects are estimated if the number of clusters is selected.
+_N_CELLS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedBatches:
+    """Batches of a fit: their names in ascending order, the batch (n,) of each sample, and their effects."""
+
+    names: tuple[Any, ...]
+    codes: NDArray[np.int64]
+    effects: BatchEffects
+
+    def correct(self, data: MultiViewData) -> MultiViewData:
+        """Training samples without batch effects."""
+        return _corrected(data, self.codes, self.effects.corrections)
+
+    def correct_new(self, X: Any, new: MultiViewData, batches: Any) -> MultiViewData:
+        """New samples `X`, as views `new`, without batch effects."""
+        fitted = self.effects.corrections
+        if batches is None:
+            if not fitted:
+                return new
+            raise DataError(
+                "The fit had batches, but the new samples have none; their values cannot be compared with "
+                f"those of the fit. Give batches, one of {listed(self.names)} or a new one for each sample."
+            )
+        codes, names = validated_batches(batches, X, new)
+        if not fitted:
+            return new
+        parts = [
+            self._of_batch(new, np.flatnonzero(codes == i), name) for i, name in enumerate(names)
+        ]
+        corrections = {
+            view.name: BatchCorrection(
+                np.vstack([part[view.name].offsets for part in parts]),
+                np.vstack([part[view.name].factors for part in parts]),
+            )
+            for view in new.views
+            if view.name in fitted
+        }
+        return _corrected(new, codes, corrections)
+
+    def _of_batch(
+        self, new: MultiViewData, samples: NDArray[np.int64], name: Any
+    ) -> dict[str, BatchCorrection]:
+        """Correction of each view for one batch of new samples."""
+        corrections = self.effects.corrections.items()
+        if name in self.names:
+            row = [self.names.index(name)]
+            return {
+                view: BatchCorrection(one.offsets[row], one.factors[row])
+                for view, one in corrections
+            }
+        if len(samples) >= SMALLEST_NEW_BATCH:
+            return corrections_of_new_batch(new, samples, self.effects)
+        warnings.warn(
+            f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
+            f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
+            DataWarning,
+            stacklevel=5,
+        )
+        return {
+            view: BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
+            for view, one in corrections
+        }
+
+
+def fit_batches(
+    X: Any, data: MultiViewData, batches: Any, n_cells: int | None, executor: Executor
+) -> FittedBatches:
+    """Estimate the effects of the batches of a fit on its views."""
+    codes, names = validated_batches(batches, X, data)
+    if not any(view.view_type == "features" for view in data.views):
+        raise DataError(
+            "batches were given, but all views are distances or kernels, from which batch effects cannot "
+            "be removed. Give a view of features, or leave batches out."
+        )
+    return FittedBatches(names, codes, batch_effects(data, codes, n_cells or _N_CELLS, executor))
+
+
+def _corrected(
+    data: MultiViewData, codes: NDArray[np.int64], corrections: Mapping[str, BatchCorrection]
+) -> MultiViewData:
+    views = tuple(
+        corrected_view(view, codes, corrections[view.name]) if view.name in corrections else view
+        for view in data.views
+    )
+    return dataclasses.replace(data, views=views)
+
+
+# equal samples -----------------------------------------------------------------------------------
+
+
+# Odd, so that groups stay apart when they are added to fingerprints modulo 2**64.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.int64] | None:
+    """Group (n,) of the samples that are equal in every view, −1 for the others; None, without reading wider views, if all differ."""
+    n_samples = views[0].n_samples
+    rows, groups = np.arange(n_samples), np.zeros(n_samples, dtype=np.int64)
+    for view in sorted(views, key=lambda one: one.shape[1]):
+        blocks = map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
+        keys, present = np.concatenate(blocks), view.present
+        if present is not None:  # absent samples are alike in the view
+            keys = present.spread(keys, 0)
+        keys = groups.astype(np.uint64) * _ODD + keys[rows]
+        different, counts = np.unique(keys, return_counts=True)
+        repeated = different[counts > 1]
+        if not repeated.size:
+            return None
+        groups = np.minimum(np.searchsorted(repeated, keys), repeated.size - 1)
+        equal = np.flatnonzero(repeated[groups] == keys)
+        rows, groups = rows[equal], groups[equal]
+    found = np.full(n_samples, -1, dtype=np.int64)
+    found[rows] = groups
+    return found
+
+
+def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
+    """Fingerprint (n,) of the bits of each row: equal for equal rows, and for others only by rare collisions."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    numbers = []
+    for start, stop in row_blocks(*view.shape):
+        values = np.ascontiguousarray(view.read(start, stop), dtype=np.float64) + 0.0  # no -0.0
+        bits = values.view(np.uint64)
+        mixed = (bits ^ (bits >> np.uint64(32))) * _ODD
+        mixed ^= mixed >> np.uint64(29)
+        numbers.append((mixed * weights).sum(axis=1, dtype=np.uint64))
+    return np.concatenate(numbers)

@@ -23,9 +23,8 @@ from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
-from mscam_dask.estimators._batches import fit_batches
 from mscam_dask.estimators._describe import ClusterSpaceMixin
-from mscam_dask.estimators._equal_samples import equal_samples
+from mscam_dask.estimators._fitted import warn_of_data, warn_of_result
 from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
@@ -37,9 +36,13 @@ from mscam_dask.estimators._resources import (
     validate_callbacks,
     with_callbacks,
 )
-from mscam_dask.estimators._sample_values import validated_init_labels, validated_partial_labels
+from mscam_dask.estimators._sample_values import (
+    equal_samples,
+    fit_batches,
+    validated_init_labels,
+    validated_partial_labels,
+)
 from mscam_dask.estimators._search_space import candidates, check_is_fixed, choices_of
-from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from mscam_dask.solvers.lda import ClassSums, class_sums
-from mscam_dask.types.borders import SMALLEST, Borders
+from mscam_dask.types.result import SMALLEST, Borders
 from mscam_dask.types.rules import RULES
 
 # A border is tested between whole clusters, and between their halves, quarters and eighths.

@@ -24,7 +24,7 @@ from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import Points, borders, cell_functions, largest_p_value, reassigned
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
-from mscam_dask.types.borders import SMALLEST, Borders
+from mscam_dask.types.result import SMALLEST, Borders
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 # Starts of k-means on the principal scores.

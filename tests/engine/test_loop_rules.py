@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.engine import refine
+from mscam_dask.engine import outer_loop as refine
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES

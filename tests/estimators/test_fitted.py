@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Constants, Status
 from mscam_dask.errors import ConvergenceWarning, DataError
-from mscam_dask.estimators._warnings import warn_of_result
+from mscam_dask.estimators._fitted import warn_of_result
 from mscam_dask.types.events import FitFinished, FitStarted
 from tests.estimators.small import integer_views, quick
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views

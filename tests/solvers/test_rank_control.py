@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.solvers.graph_update import Decision, RankControl
 
 GROWTH = 1.3
 MOST_OUTER = 60

@@ -9,8 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.cluster.hierarchy import is_valid_linkage
 
-from mscam_dask.types.borders import Borders
-from mscam_dask.types.result import Assessment, Structure
+from mscam_dask.types.result import Assessment, Borders, Structure
 
 
 def borders(sizes: list[int], failing: dict[tuple[int, int], float]) -> Borders:

@@ -26,8 +26,7 @@ from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import basis_from_rows, polar_factor
-from mscam_dask.solvers.graph_update import neighbor_widths
-from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.solvers.graph_update import Decision, RankControl, neighbor_widths
 from mscam_dask.types.allowed import Count, NotNegative, Positive
 
 # Rows of X and Z in one block, which stays in the cache of the processor.

@@ -41,8 +41,7 @@ from mscam_dask.plot.pictures import (
     graph_layout,
     sample_property,
 )
-from mscam_dask.types.borders import Borders
-from mscam_dask.types.result import Assessment
+from mscam_dask.types.result import Assessment, Borders
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:

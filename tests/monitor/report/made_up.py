@@ -16,8 +16,7 @@ from scipy.sparse import coo_array, csr_array
 from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.types.borders import Borders
-from mscam_dask.types.result import ArraysInMemory, Assessment, Status
+from mscam_dask.types.result import ArraysInMemory, Assessment, Borders, Status
 from tests.monitor.records import outer
 
 VIEWS = ("pixels", "edges")
