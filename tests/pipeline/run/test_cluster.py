@@ -329,7 +329,7 @@ MANIFEST = DEPLOY / "k8s/cluster.yaml"
 
 def manifest_of(file: Path, **options: Any) -> Any:
     pytest.importorskip("dask_kubernetes")
-    from mscam_dask.pipeline.run import manifest_cluster
+    from mscam_dask.pipeline import manifest_cluster
 
     return manifest_cluster.manifest_of(file, **options)
 
