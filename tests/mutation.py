@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
         f"mscam_dask/engine/{name}.py": _FIT_TESTS
-        for name in ("outer_loop", "finalize", "fit", "checkpoint*")
+        for name in ("outer_loop", "finalize", "fit", "session")
     },
 }
 """Files to mutate, and the tests that are to notice; the first pattern of a file counts."""

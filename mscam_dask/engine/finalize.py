@@ -1,4 +1,4 @@
-"""End of a fit: the returned graph, its labels, their assessment, and the solution.
+"""End of a fit: the returned graph, its labels, their assessment, and the solution with its arrays.
 
 The labels are always the connected components of the returned graph. That graph is the last graph
 of the outer iterations if it has c components and their score is not lower than the best; otherwise
@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import Graph, Stage
+from mscam_dask.data.results import StoredArrays, put_embedding, put_graph
+from mscam_dask.data.store.arrays import new_group
+from mscam_dask.engine.blocks import FAN_IN, Graph, RowOrder, Stage, exchanged, group_edges
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.graph import component_labels, extended_labels, partition_graph
-from mscam_dask.engine.results import RowsOfViews, gather_arrays, store_arrays
+from mscam_dask.engine.graph import (
+    component_labels,
+    extended_labels,
+    graph_pieces,
+    partition_graph,
+    row_pieces,
+)
 from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.views import principal_coordinates
+from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
@@ -38,10 +48,11 @@ from mscam_dask.solvers.graph_update import Decision
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import PartitionScore, is_nearly_perfect, is_worse
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.row_graph import join_graph, row_weights_between, split_graph, whole_graph
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import (
+    ArraysInMemory,
     Assessment,
     Borders,
     ResultArrays,
@@ -300,3 +311,89 @@ def assessed(
         cluster_names=tuple(range(len(weights[0]))),
         views_agree=agree,
     )
+
+
+# arrays ------------------------------------------------------------------------------------------
+
+
+RowsOfViews = dict[str, Sequence[Handle]]
+"""Embeddings or coordinates: rows of each view by blocks."""
+
+
+def gather_arrays(
+    stage: Stage,
+    graphs: dict[str, Graph],
+    embeddings: RowsOfViews,
+    coordinates: RowsOfViews,
+    order: RowOrder,
+) -> ArraysInMemory:
+    """Gather graphs, embeddings and coordinates in the order of the data."""
+    groups: list[Sequence[Handle]] = [[order.order], *(graph.rows for graph in graphs.values())]
+    groups += [*embeddings.values(), *coordinates.values()]
+    together = len(groups) if order.is_whole else 1
+    gathered = itertools.chain.from_iterable(
+        stage.gather(*groups[first : first + together]) for first in range(0, len(groups), together)
+    )
+    (of_samples,) = next(gathered)
+    wholes = [whole_graph(next(gathered), of_samples) for _ in graphs]
+    of_views, projected = (
+        {name: _of_samples(next(gathered), of_samples, dtype) for name in views}
+        for views, dtype in ((embeddings, np.float64), (coordinates, np.float32))
+    )
+    return ArraysInMemory(wholes[0], wholes[-1], of_views, projected)
+
+
+def _of_samples(
+    blocks: list[NDArray[Any]], of_samples: NDArray[np.int32], dtype: Any
+) -> NDArray[Any]:
+    """Array (n, m) in the order of the data from its blocks of rows."""
+    parts = np.concatenate(blocks)
+    ordered = np.empty(parts.shape, dtype=dtype)
+    ordered[of_samples] = parts
+    return ordered
+
+
+def store_arrays(
+    stage: Stage,
+    directory: Path,
+    graphs: dict[str, Graph],
+    embeddings: RowsOfViews,
+    coordinates: RowsOfViews,
+    order: RowOrder,
+) -> StoredArrays:
+    """Write graphs, embeddings and coordinates to a new directory, block by block in the order of the data."""
+    group, ranges, edges = new_group(directory), order.ranges, group_edges(order.ranges)
+    for key, graph in graphs.items():
+        sent = [stage.submit(split_graph, rows, order.order, edges) for rows in graph.rows]
+        rows = exchanged(stage, sent, join_graph, (), ranges)
+        put_graph(group, key, *graph_pieces(stage, rows, order.n_samples))
+    arrays = [
+        (kind, number, name, rows)
+        for kind, views in (("view_embeddings", embeddings), ("view_coordinates", coordinates))
+        for number, (name, rows) in enumerate(views.items())
+    ]
+    for first in range(0, len(arrays), FAN_IN):
+        some = arrays[first : first + FAN_IN]
+        sent = [
+            stage.submit(split_block, [rows[block] for *_, rows in some], order.order, start, edges)
+            for block, (start, _) in enumerate(ranges)
+        ]
+        joined = exchanged(stage, sent, join_rows, (), ranges)
+        for position, (kind, number, name, _) in enumerate(some):
+            rows = [stage.item(block, position) for block in joined]
+            put_embedding(group, kind, number, name, row_pieces(stage, rows, order.n_samples))
+    return StoredArrays(
+        directory,
+        order.n_samples,
+        has_learned_graph="learned_graph" in graphs,
+        embedded_views=tuple(embeddings),
+        projected_views=tuple(coordinates),
+        is_partial=True,
+    )
+
+
+def split_block(
+    arrays: list[NDArray[Any]], order: NDArray[np.int32], start: int, edges: tuple[int, ...]
+) -> list[RowPieces]:
+    """Rows of a block of several arrays by the group of samples to which they belong."""
+    return split_rows(arrays, order[start : start + len(arrays[0])], edges)

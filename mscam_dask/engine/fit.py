@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.initialize import can_use_view_graphs
@@ -29,7 +28,15 @@ from mscam_dask.engine.select import (
     select_n_clusters,
     select_preprocessing,
 )
-from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
+from mscam_dask.engine.session import (
+    CheckpointManager,
+    CheckpointMetadata,
+    CheckpointStore,
+    FitContext,
+    LoopState,
+    Observer,
+    Session,
+)
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.graph_update import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected

@@ -1,20 +1,36 @@
-"""Session, context and loop state of a fit: the values that its steps pass on."""
+"""Session, context and loop state of a fit, which its steps pass on, and checkpoints of this state.
+
+A checkpoint is saved after each outer iteration. The engine uses the protocol `CheckpointStore` only, which keeps a
+`Checkpoint`; its place and format are up to the layer that opens stores. `LoopState` is the whole state of the outer
+iterations; views and candidate neighbors are computed again from the data, with identical bits.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from mscam_dask.engine.blocks import Graph, Spectrum, Stage
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.checkpoints import Checkpoint
+from mscam_dask.data.sparse import sparse_from_parts
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.blocks import Graph, Spectrum, Stage, block_ranges
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.graph import graph_pieces, restore_graph, row_pieces
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import BestPartition
-from mscam_dask.errors import redacted
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, redacted
 from mscam_dask.solvers.graph_update import Decision, RankControl
+from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.events import (
     FitEvent,
     FitFailed,
@@ -24,10 +40,7 @@ from mscam_dask.types.events import (
     SettingsSelected,
     ViewPrepared,
 )
-from mscam_dask.types.parameters import Parameters
-
-if TYPE_CHECKING:
-    from mscam_dask.engine.checkpoint import CheckpointManager
+from mscam_dask.types.parameters import Choices, Parameters
 
 Observer = Callable[[FitEvent], None]
 """Callback that the driver calls with each event of a fit, in order."""
@@ -114,3 +127,192 @@ class LoopState:
     def iteration(self) -> int:
         """Number of the next outer iteration."""
         return len(self.history)
+
+
+# checkpoints -------------------------------------------------------------------------------------
+
+
+_GRAPH = ("data", "indices", "indptr")
+_VECTORS = "spectrum_vectors"
+# Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
+_BY_CELLS = "ordered_2_"
+_LABELS = "best_labels"
+
+
+class CheckpointStore(Protocol):
+    """Store of the last checkpoint of one fit."""
+
+    def load(self) -> Checkpoint | None:
+        """Return the checkpoint that was saved last, or None."""
+        ...
+
+    def save(self, snapshot: Checkpoint) -> None:
+        """Save a checkpoint, which survives the process once this returns."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointMetadata:
+    """Record of a checkpoint, without its arrays."""
+
+    data: str  # `MultiViewData.digest`
+    candidates: tuple[Parameters, ...]
+    parameters: Parameters  # of the selected setting
+    selection: SettingsSelected
+    prepared: tuple[ViewPrepared, ...]
+    iteration: int  # number of finished outer iterations
+    decision: Decision  # after the last one
+    control: RankControl
+    n_neighbors: int
+    best_view_scores: tuple[float, ...]
+    best_iteration: int
+    history: tuple[IterationFinished, ...]
+    n_clusters_selection: NClustersSelected | None
+    choices: Choices
+    init_labels_digest: str  # SHA-256 (hexadecimal), "" if there were none
+    refines: bool
+    refined_from: int | None  # number of the first iteration of the refinement; None before it
+    decision_before: Decision | None  # after the last iteration before the refinement
+    known_digest: str = ""  # SHA-256 (hexadecimal) of the known labels, "" if there were none
+    best_n_missed: int = 0  # known samples that the best partition misses
+
+
+class CheckpointManager:
+    """Manager of the checkpoints of one fit; without a store it does nothing."""
+
+    def __init__(
+        self,
+        checkpoint_store: CheckpointStore | None,
+        data: MultiViewData,
+        candidates: Sequence[Parameters],
+        choices: Choices,
+        init_labels: NDArray[np.int64] | None = None,
+        known: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._store = checkpoint_store
+        self._data = data
+        self._candidates = tuple(candidates)
+        self._choices = choices
+        self._init_labels, self._known = (
+            "" if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
+            for labels in (init_labels, known)
+        )
+        self._arrays: dict[str, Any] = {}
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        """Digest of the data, for which all of it may have to be read."""
+        return self._data.digest()
+
+    def load(self) -> CheckpointMetadata | None:
+        """Return the record that was saved last, of this fit; its arrays are kept for `restore`."""
+        snapshot = None if self._store is None else self._store.load()
+        if snapshot is None:
+            return None
+        try:
+            record = msgspec.convert(dict(snapshot.record), CheckpointMetadata)
+        except msgspec.ValidationError as error:
+            raise StoreCorruptError(
+                f"the checkpoint is not valid ({error}): it was written by another version of "
+                "mscam_dask. Continue with that version, or start the run again."
+            ) from error
+        differs = self._differences(record)
+        if differs:
+            raise ConfigurationError(
+                f"the checkpoint is from another fit: {' and '.join(differs)} changed. Use the "
+                "data and settings of the first run, or start without its checkpoints."
+            )
+        self._arrays = dict(snapshot.arrays)
+        return record
+
+    def _differences(self, record: CheckpointMetadata) -> list[str]:
+        """Differences between the fit of a checkpoint and this fit."""
+        own_settings = f"the settings (recorded: {record.candidates})"
+        compared: tuple[tuple[str, Any, Any], ...] = (
+            ("the data (their digest is not the recorded one)", record.data, self._digest),
+            (own_settings, record.candidates, self._candidates),
+            (
+                f"which ones are selected (recorded: {record.choices})",
+                record.choices,
+                self._choices,
+            ),
+            ("the initial labels (init_labels)", record.init_labels_digest, self._init_labels),
+            ("the known labels (partial_labels)", record.known_digest, self._known),
+        )
+        return [changed for changed, recorded, given in compared if recorded != given]
+
+    def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
+        """Return the state of a checkpoint, with its arrays as results of tasks."""
+        arrays, self._arrays = self._arrays, {}
+        try:
+            n_samples = len(arrays[_LABELS])
+            is_large = record.parameters.is_large(n_samples)
+            prefix = _BY_CELLS if is_large else ""
+            ranges = block_ranges(n_samples, is_large=is_large)
+            parts = {name: arrays[f"{prefix}graph_{name}"] for name in _GRAPH}
+            affinity = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
+            graph = restore_graph(stage, affinity, ranges)
+            spectrum, vectors = None, arrays.get(prefix + _VECTORS)
+            if vectors is not None:
+                blocks = stage.map(np.asarray, [vectors[slice(*one)] for one in ranges])
+                spectrum = Spectrum((), blocks, (), None, converged=True)
+            labels = stage.submit(np.asarray, arrays[_LABELS], kind="restored_labels")
+        except KeyError as error:
+            raise StoreCorruptError(
+                f"the checkpoint has no array {error}: it was written by another version of mscam_dask. "
+                "Continue with that version, or start the run without its checkpoints."
+            ) from error
+        except DataError as error:
+            fault = str(error).partition(". ")[0]
+            raise StoreCorruptError(
+                f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
+            ) from error
+        score = PartitionScore(record.best_view_scores, record.best_n_missed)
+        best = BestPartition(labels, score, record.best_iteration)
+        return LoopState(
+            graph,
+            spectrum,
+            record.control,
+            best,
+            record.decision,
+            record.history,
+            record.refined_from,
+            record.decision_before,
+        )
+
+    def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
+        """Save the state after an outer iteration, or before the first one."""
+        if self._store is None:
+            return
+        order = context.prepared.order
+        prefix = "" if order.is_whole else _BY_CELLS
+        pieces = graph_pieces(stage, state.graph.rows, order.n_samples)
+        arrays = {
+            f"{prefix}graph_{name}": array for name, array in zip(_GRAPH, pieces, strict=True)
+        }
+        if state.spectrum is not None:
+            arrays[prefix + _VECTORS] = row_pieces(stage, state.spectrum.vectors, order.n_samples)
+        arrays[_LABELS] = stage.value(state.best.labels)
+        record = CheckpointMetadata(
+            data=self._digest,
+            candidates=self._candidates,
+            parameters=context.parameters,
+            selection=context.selection,
+            prepared=context.records,
+            iteration=state.iteration,
+            decision=state.decision,
+            control=state.control,
+            n_neighbors=context.n_neighbors,
+            best_view_scores=state.best.partition_score.view_scores,
+            best_iteration=state.best.iteration,
+            history=state.history,
+            n_clusters_selection=context.n_clusters_selection,
+            choices=self._choices,
+            init_labels_digest=self._init_labels,
+            known_digest=self._known,
+            best_n_missed=state.best.partition_score.n_missed,
+            refines=context.refines,
+            refined_from=state.refined_from,
+            decision_before=state.decision_before,
+        )
+        self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))

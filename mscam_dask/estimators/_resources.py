@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource
-from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
-from mscam_dask.engine.session import Observer
+from mscam_dask.engine.session import CheckpointStore, Observer
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished

@@ -19,10 +19,9 @@ from mscam_dask.data.views.missing_cells import (
     impute_views,
 )
 from mscam_dask.data.views.validation import repeated_samples, validate
-from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
-from mscam_dask.engine.session import Observer
+from mscam_dask.engine.session import CheckpointStore, Observer
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._fitted import warn_of_data, warn_of_result
 from mscam_dask.estimators._inputs import views_to_fit
