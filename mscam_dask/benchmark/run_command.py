@@ -37,13 +37,12 @@ from mscam_dask.cli.console import (
     results_console,
     show,
 )
-from mscam_dask.cli.run import option_overrides
+from mscam_dask.cli.run import limit_of, option_overrides
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration
 from mscam_dask.monitor.progress import PlainProgress
 from mscam_dask.pipeline.cluster import worker_counts
-from mscam_dask.pipeline.dry_run import limit_of
 from mscam_dask.pipeline.run_directory import is_locked
 from mscam_dask.pipeline.security import check_execution
 from mscam_dask.pipeline.toml_document import (

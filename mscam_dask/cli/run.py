@@ -1,14 +1,19 @@
-"""`mscam-dask run` and `resume`: overrides by options, progress, a dry run, a summary."""
+"""`mscam-dask run` and `resume`: overrides by options, progress, the plan of a dry run, a summary."""
 
 from __future__ import annotations
 
+import math
 import os
+import tempfile
+import timeit
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from dask.utils import parse_bytes
 from rich.console import RenderableType
 
 from mscam_dask.cli.console import (
@@ -22,16 +27,31 @@ from mscam_dask.cli.console import (
     views_table,
 )
 from mscam_dask.cli.options import extension_of_directory, extension_of_file
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
-from mscam_dask.pipeline.cluster import serve_in_slurm
-from mscam_dask.pipeline.dry_run import RunPlan, plan_run
-from mscam_dask.pipeline.read_config import read_config
-from mscam_dask.pipeline.resume import resume_run, run_pipeline
-from mscam_dask.pipeline.run import EXIT_DRIFT, RunOutcome
+from mscam_dask.pipeline.cluster import (
+    serve_in_slurm,
+    smallest_memory_bytes,
+    spill_threshold_bytes,
+    worker_counts,
+)
+from mscam_dask.pipeline.open_data import clustering_fingerprint, open_data
+from mscam_dask.pipeline.previous_runs import (
+    reusable_clustering,
+    reusable_store,
+    warm_start_from,
+)
+from mscam_dask.pipeline.read_config import read_config, type_of
+from mscam_dask.pipeline.resume import resolve_target, resume_run, run_pipeline
+from mscam_dask.pipeline.run import EXIT_DRIFT, RunOutcome, validate_data
 from mscam_dask.pipeline.run_directory import RunDirectory
-from mscam_dask.pipeline.settings import ExecutionTable
+from mscam_dask.pipeline.security import check_execution
+from mscam_dask.pipeline.settings import ExecutionTable, Settings
+from mscam_dask.pipeline.stored_run import StoredRun, last_started, siblings_of
 from mscam_dask.pipeline.toml_document import (
     Override,
     environment_overrides,
@@ -39,9 +59,17 @@ from mscam_dask.pipeline.toml_document import (
     read_document,
     shown,
 )
+from mscam_dask.types.parameters import Parameters
 
 _GIB = 2.0**30
 _MIB = 2.0**20
+
+# Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
+_SHARE_OF_PEAK = 0.25  # speed of a fit relative to a matrix product
+_N_SEARCHES = 10  # neighbor searches of a view: selection of settings, graph, refinement
+_CUT_OPERATIONS = 1.6e6  # of each sample and cluster: spectral cuts and their scores
+_TASK_SECONDS = 0.003
+_SIDE = 384  # of the matrices whose product is timed
 
 _PIPELINE_TABLES = {"data", "cluster"}
 _TLS = ("tls_ca", "tls_cert", "tls_key")
@@ -91,7 +119,7 @@ def run_file(
         overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
     settings = read_config(document, overrides, dask_defaults=True)
     if dry_run:
-        _show_plan(plan_run(settings, output, insecure=insecure))
+        show(results_console(), key_values(plan_run(settings, output, insecure=insecure)))
         return 0
     serve_in_slurm(settings.execution, insecure=insecure)
     with _progress(plain=plain) as progress:
@@ -226,44 +254,129 @@ def _removed_by(given: Set[str]) -> set[str]:
     return removed | {"adapt"} if "workers" in given else removed
 
 
-def _show_plan(plan: RunPlan) -> None:
-    """Print the plan of a dry run."""
-    data = plan.data
-    views = ", ".join(f"{view.name} ({view.shape[1]})" for view in data.views)
-    held = f"at most {plan.held_bytes / _MIB:.1f} MiB of results on all workers together"
-    selected = f"; selected during the fit: {', '.join(plan.selected)}" if plan.selected else ""
-    pairs = [
-        ("Run", relative(plan.place.directory)),
-        ("To do", _action(plan)),
-        ("Data", f"{data.n_samples} samples, {plural(len(data.views), 'view')}: {views}"),
-        ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of data, {held}"),
-        ("Settings", plural(len(plan.settings), "candidate") + selected),
-        ("Workers", f"{plan.n_workers}, {_memory(plan)}"),
-        ("Time", f"about {duration(plan.seconds)} ({plan.basis})"),
-    ]
-    show(results_console(), key_values(pairs))
+def plan_run(
+    settings: Settings, output: Path | None = None, *, insecure: bool = False
+) -> list[tuple[str, str]]:
+    """Plan a run, as names and values. Nothing is started or left behind; sources are read for their shapes."""
+    check_execution(settings.execution, insecure=insecure)
+    place = resolve_target(settings, output)
+    directory = RunDirectory(place.directory)
+    runs = siblings_of(place.settings, directory).finished
+    own = last_started(directory, place.run_fingerprint)
+    earlier = reusable_store(
+        runs if own is None or own.record.data is None else [own, *runs], place.data_fingerprint
+    )
+    with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
+        if earlier is None:
+            data = open_data(place.settings.data, Path(aside) / "data.zarr").data
+        else:
+            data = open_store(earlier.directory.data)
+        validate_data(data, settings.cluster)
+        same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
+        start = warm_start_from(runs, settings, data)
+        estimator = settings.cluster.estimator(**(start.arguments if start else {}))
+        tried = estimator.candidate_settings(data)
+        candidates = plural(len(tried), "candidate")
+        view_graphs = tried[0].constants.auto_settings
+        if view_graphs and len(data.views) > 1:
+            selects = [name for name in ("scale", "alpha") if getattr(estimator, name) is None]
+            selected = ", ".join((*selects, "the initial graph"))
+            candidates += f"; selected during the fit: {selected}"
+        plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
+        workers = worker_counts(settings.execution)[1]
+        largest = max(plans, key=lambda plan: plan.worker_bytes(workers))
+        need, limit = largest.worker_bytes(workers), limit_of(settings.execution, workers)
+        memory = f"each needs up to {need / _GIB:.2f} GiB"
+        if limit is not None and need <= limit:
+            memory += f" and has {limit / _GIB:.2f} GiB"
+        elif limit is not None:
+            is_large = all(one.is_large(data.n_samples) for one in tried)
+            spills = is_large and largest.may_spill(limit, spill_threshold_bytes(limit))
+            result = "it spills results to its disk" if spills else "the fit would be refused"
+            memory += f" and HAS ONLY {limit / _GIB:.2f} GiB: {result}"
+        seconds, basis = _time(data, tried, workers, runs, is_warm=bool(start and start.is_warm))
+        to_do = "cluster"
+        if place.action == "nothing":
+            to_do = "nothing: this run has finished"
+        elif place.action == "resume":
+            to_do = "resume an interrupted run"
+        elif same is not None:
+            to_do = f"reuse the clustering of {same[0].name}, evaluate and write"
+        elif start is not None and start.is_warm:
+            to_do = f"cluster, starting from {start.earlier.name}"
+        elif start is not None:
+            to_do = f"cluster without a previous run: {start.reason}"
+        views = ", ".join(f"{view.name} ({view.shape[1]})" for view in data.views)
+        held = f"at most {largest.held_bytes / _MIB:.1f} MiB of results on all workers together"
+        return [
+            ("Run", relative(place.directory)),
+            ("To do", to_do),
+            ("Data", f"{data.n_samples} samples, {plural(len(data.views), 'view')}: {views}"),
+            ("Bytes", f"{data.nbytes / _MIB:.1f} MiB of data, {held}"),
+            ("Settings", candidates),
+            ("Workers", f"{workers}, {memory}"),
+            ("Time", f"about {duration(seconds)} ({basis})"),
+        ]
 
 
-def _memory(plan: RunPlan) -> str:
-    need = f"each needs up to {plan.worker_bytes / _GIB:.2f} GiB"
-    if plan.limit_bytes is None:
-        return need
-    limit = f"{plan.limit_bytes / _GIB:.2f} GiB"
-    if plan.worker_bytes <= plan.limit_bytes:
-        return f"{need} and has {limit}"
-    result = "it spills results to its disk" if plan.spills else "the fit would be refused"
-    return f"{need} and HAS ONLY {limit}: {result}"
+def limit_of(execution: ExecutionTable, workers: int) -> int | None:
+    """Return the memory of each worker in bytes; None where the cluster decides."""
+    if execution.in_process or (execution.memory_limit is None and type_of(execution) != "local"):
+        return None
+    if execution.memory_limit is None:
+        return smallest_memory_bytes() // workers
+    return parse_bytes(execution.memory_limit)
 
 
-def _action(plan: RunPlan) -> str:
-    if plan.place.action == "nothing":
-        return "nothing: this run has finished"
-    if plan.place.action == "resume":
-        return "resume an interrupted run"
-    if plan.same_as is not None:
-        return f"reuse the clustering of {plan.same_as.name}, evaluate and write"
-    if plan.start is not None and plan.start.is_warm:
-        return f"cluster, starting from {plan.start.earlier.name}"
-    if plan.start is not None:
-        return f"cluster without a previous run: {plan.start.reason}"
-    return "cluster"
+def operations(
+    data: MultiViewData, parameters: Parameters, n_settings: int, n_iterations: int
+) -> float:
+    """Estimate the floating-point operations of a fit: SVDs, neighbor searches, spectra, cuts, scores, ADMM."""
+    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
+    ranks = [min(view.shape) for view in data.views]
+    searched = (
+        math.sqrt(n) if parameters.is_large(n) else n
+    )  # searched samples: those of a few index cells, or all
+    setup = sum(
+        2.0 * n * view.shape[1] * rank + 10.0 * rank**3 + _N_SEARCHES * 2.0 * n * searched * rank
+        for view, rank in zip(data.views, ranks, strict=True)
+    )
+    spectrum = 300 * 2.0 * n * 2 * k * 2 * c + 20 * 2.0 * n * (2 * c) ** 2
+    solve = sum(20 * 2.0 * n * rank * 2 * c + 100.0 * (rank + 2 * c) ** 2 * c for rank in ranks)
+    setting = spectrum + _CUT_OPERATIONS * n * c
+    return setup + n_settings * setting + n_iterations * (spectrum / 3 + solve)
+
+
+def _time(
+    data: MultiViewData,
+    tried: tuple[Parameters, ...],
+    workers: int,
+    runs: list[StoredRun],
+    *,
+    is_warm: bool,
+) -> tuple[float, str]:
+    """Estimate the seconds of the fit, from those of the last fit where there is one."""
+    iterations = 2 if is_warm else tried[0].constants.patience + 1
+    iterations = min(iterations, tried[0].max_iter or iterations)
+    for run in runs:
+        fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
+        was_reused = run.record.started_from is None
+        if fit is None or was_reused or seconds <= 0 or fit.n_outer_iterations == 0:
+            continue
+        n_before = len(fit.candidate_settings)
+        n_now = len(tried) if is_warm else max(len(tried), n_before)
+        share = operations(data, tried[0], n_now, iterations) / operations(
+            data, tried[0], n_before, fit.n_outer_iterations
+        )
+        grown = (data.n_samples / run.data.n_samples) ** 2
+        return seconds * grown * share, f"the time of {run.name}"
+    at_once = min(workers, len(data.views))
+    matrix = np.ones((_SIDE, _SIDE))
+    product_s = min(timeit.repeat(lambda: matrix @ matrix, number=1, repeat=3))
+    speed = _SHARE_OF_PEAK * 2.0 * _SIDE**3 / max(product_s, 1e-6)
+    tasks = len(data.views) * (20 * len(tried) + 4 * iterations)
+    total = operations(data, tried[0], len(tried), iterations) / speed + _TASK_SECONDS * tasks
+    return (
+        total / at_once,
+        "rough estimate from this machine's matrix-multiply speed; within a factor of 3",
+    )
