@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 from urllib.parse import quote
 
 import msgspec
@@ -316,7 +316,7 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
         make_directory(root, mode=_PRIVATE)
         if is_new:
             root.chmod(_PRIVATE)
-    with RunLock(root) as held:
+    with hold_lock(root) as held:
         yield held
 
 
@@ -358,45 +358,44 @@ _HOLDER = re.compile(r"process \d+ on \S+, since \S+")
 _REMEDY = "Put the run directory on one that has."
 
 
+@dataclass
 class RunLock:
-    """Exclusive right to write in a run directory, for the length of a run; child processes do not inherit it."""
+    """Exclusive right to write in a run directory; child processes do not inherit it."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._exits = ExitStack()
-        self._file: int | None = None
-
-    def __enter__(self) -> Self:
-        file = self._directory / LOCK_NAME
-        with ExitStack() as stack:
-            self._file = stack.enter_context(_opened(file, os.O_RDWR | os.O_CREAT))
-            if not take_lock(self._file, file, remedy=_REMEDY):
-                raise TemporaryFailure(_locked_message(self._directory))
-            self.check(self._directory)
-            since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-            holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
-            with suppress(OSError):  # on a full disk the lock is as good without a name
-                os.ftruncate(self._file, 0)
-                os.pwrite(self._file, holder.encode(), 0)
-            self._exits = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exits.close()
-        self._file = None
+    file: int | None  # descriptor; None when it was given back
 
     def check(self, directory: Path) -> None:
         """Refuse to write where the lock is no longer the one that is held: another process may write there."""
-        if self._file is None:
+        if self.file is None:
             return
         with suppress(OSError):
-            if os.path.samestat(os.fstat(self._file), (directory / LOCK_NAME).stat()):
+            if os.path.samestat(os.fstat(self.file), (directory / LOCK_NAME).stat()):
                 return
         raise TemporaryFailure(
             f"{directory} was moved or deleted while a run wrote in it, or its {LOCK_NAME} was removed or "
             "replaced. Move it back and resume the run; otherwise run the same command again when no other "
             "process writes there."
         )
+
+
+@contextmanager
+def hold_lock(directory: Path) -> Iterator[RunLock]:
+    """Lock a run directory for the length of a run; refuse one that another process holds."""
+    file = directory / LOCK_NAME
+    with _opened(file, os.O_RDWR | os.O_CREAT) as descriptor:
+        if not take_lock(descriptor, file, remedy=_REMEDY):
+            raise TemporaryFailure(_locked_message(directory))
+        held = RunLock(descriptor)
+        held.check(directory)
+        since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
+        with suppress(OSError):  # on a full disk the lock is as good without a name
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, holder.encode(), 0)
+        try:
+            yield held
+        finally:
+            held.file = None
 
 
 def is_locked(directory: Path) -> bool:

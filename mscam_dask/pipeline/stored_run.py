@@ -36,7 +36,7 @@ from mscam_dask.pipeline.open_data import NAME_DIGITS
 from mscam_dask.pipeline.run_directory import (
     NEXT_SUFFIX,
     RunDirectory,
-    RunLock,
+    hold_lock,
     is_locked,
     relative_url,
     resolved,
@@ -421,7 +421,7 @@ def _removed(directory: RunDirectory) -> bool:
         return False
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
     try:
-        with RunLock(path):
+        with hold_lock(path):
             rename_durably(path, aside)  # no longer a run, even after a power cut
     except MscamError:
         return False

@@ -15,7 +15,7 @@ from click.testing import Result
 from mscam_dask.benchmark.results import PROTOCOLS
 from mscam_dask.cli import console as terminal
 from mscam_dask.cli.console import results_console, show, table
-from mscam_dask.pipeline.run_directory import RunLock
+from mscam_dask.pipeline.run_directory import hold_lock
 from tests.cli.screens import numbers
 from tests.messages import quotes
 
@@ -98,7 +98,7 @@ def test_an_experiment_is_described_finished_cut_off_or_under_way(here: Path, ca
     assert "knn-sc" in Path("page.html").read_text()
     assert "sweep" in call("--help").stdout
     document.write_text(json.dumps({**record, "state": "running", "cells": [], "ended": None}))
-    with RunLock(Path("out")):
+    with hold_lock(Path("out")):
         under_way = call("describe", "out")
         refused = call("compare", "--dataset", "tiny.npz", *options)
     assert " running\n" in under_way.stdout

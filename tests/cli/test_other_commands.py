@@ -17,7 +17,7 @@ from click.testing import Result
 
 from mscam_dask.data.store.read import open_store
 from mscam_dask.pipeline.doctor import CHECKS
-from mscam_dask.pipeline.run_directory import RunDirectory, RunLock
+from mscam_dask.pipeline.run_directory import RunDirectory, hold_lock
 from tests.cli.screens import numbers
 from tests.messages import quotes
 from tests.pipeline.runs import rewritten
@@ -145,7 +145,7 @@ def test_describe_shows_a_run_that_ended_well_or_not_or_was_cut_off(run: Path, c
     ):
         assert part in text
     rewritten(RunDirectory(Path("the run")), state="running", exit_code=None)
-    with RunLock(Path("the run")):
+    with hold_lock(Path("the run")):
         under_way = call("describe", "the run").stdout
     assert " running\n" in under_way
     assert "mscam-dask resume" not in under_way

@@ -77,7 +77,7 @@ def test_prometheus_and_alertmanager_accept_their_configuration(rules: dict[str,
 def test_every_metric_of_an_alert_is_one_that_dask_or_a_run_exports(
     cluster: LocalCluster, rules: dict[str, Any]
 ) -> None:
-    from mscam_dask.monitor.dashboard.metrics import RunMetrics
+    from mscam_dask.monitor.dashboard.run_state import RunMetrics
 
     (worker,) = cluster.workers.values()
     dask = {name for server in (cluster.scheduler, worker) for name, _ in exported(server)}

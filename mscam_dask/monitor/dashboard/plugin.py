@@ -136,7 +136,7 @@ class MonitorPlugin(SchedulerPlugin):
         """Add metrics to /metrics of the scheduler, and return a function that removes them."""
         if find_spec("prometheus_client") is None:
             return lambda: None
-        from mscam_dask.monitor.dashboard.metrics import attach
+        from mscam_dask.monitor.dashboard.run_state import attach
 
         return attach(self.runs)
 

@@ -1,16 +1,26 @@
-"""State of the runs on a cluster, for the page and the metrics, within bounds whatever is sent."""
+"""State of the runs on a cluster, within bounds whatever is sent, for the page, and as Prometheus metrics."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from mscam_dask.monitor.events import Event, FitState, RunAnnounced, decode
-from mscam_dask.monitor.messages import shortened
-from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
+from mscam_dask.monitor.messages import shortened, template
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    FitStarted,
+    IterationFinished,
+    ViewIteration,
+)
 from mscam_dask.types.result import shares_of_views
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 MAX_RUNS = 16
 MAX_VIEWS = 64
@@ -186,3 +196,72 @@ def count(counter: Counter[str], kind: str) -> None:
 def view_shares(record: IterationFinished) -> dict[str, float]:
     """Return the contribution of each view in an iteration; they sum to one."""
     return shares_of_views([view.view for view in record.views], record.view_scores)
+
+
+class RunMetrics:
+    """Prometheus collector for the runs that are kept of each scheduler in this process; the number of labels is bounded."""
+
+    def __init__(self, sources: list[Runs]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, including those without a value, computed at each scrape."""
+        from prometheus_client.parser import text_string_to_metric_families
+
+        none: Counter[str] = Counter()
+        text = template("monitor/dashboard/assets/metrics.txt.j2").render(
+            label=_escaped,
+            cut=_cut,
+            latest=_latest,
+            work=_work,
+            sources=self._sources,
+            runs=[run for source in self._sources for run in source.by_id.values()],
+            failures=sum((source.failures for source in self._sources), none),
+            task_failures=sum((source.task_failures for source in self._sources), none),
+            now=time.time(),
+        )
+        yield from text_string_to_metric_families(text)
+
+
+_sources: list[Runs] = []
+_collector = RunMetrics(_sources)
+
+
+def attach(runs: Runs) -> Callable[[], None]:
+    """Add `runs` to the metrics of this process, and return a function that removes them."""
+    from prometheus_client import REGISTRY
+
+    if not _sources:
+        REGISTRY.register(_collector)
+    _sources.append(runs)
+
+    def detach() -> None:
+        _sources.remove(runs)
+        if not _sources:
+            REGISTRY.unregister(_collector)
+
+    return detach
+
+
+def _escaped(label: str) -> str:
+    for char, code in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
+        label = label.replace(char, code)
+    return label
+
+
+def _cut(run: Run, view: str) -> str:
+    """Label of a view; truncated names are made distinct by the position of the view."""
+    short = shortened(view)
+    return view if short == view else f"{short}#{run.views.index(view)}"
+
+
+def _latest(run: Run, view: str) -> ViewIteration | dict[str, Any]:
+    """Record of a view in the latest outer iteration; empty without one."""
+    records = run.iterations[-1].views if run.iterations else ()
+    return next((record for record in records if record.view == view), {})
+
+
+def _work(run: Run, view: str) -> Counter[str]:
+    """Work of all workers for a view."""
+    own = (work for (_, name), work in run.work.items() if name == view)
+    return sum(own, Counter())

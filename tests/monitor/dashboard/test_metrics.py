@@ -16,9 +16,8 @@ from distributed import Client
 from mscam_dask import MSCAM, Constants
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.monitor.dashboard.metrics import RunMetrics
 from mscam_dask.monitor.dashboard.plugin import ClusterEvents
-from mscam_dask.monitor.dashboard.run_state import Runs
+from mscam_dask.monitor.dashboard.run_state import RunMetrics, Runs
 from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client

@@ -16,7 +16,7 @@ from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signal
 START = """
 import os, signal, sys, time
 from pathlib import Path
-from mscam_dask.pipeline.run import graceful_shutdown as signals
+from mscam_dask.pipeline import graceful_shutdown as signals
 said = Path(sys.argv[1])
 signals._DEADLINE_S = float(sys.argv[2])
 signal.signal(signal.SIGUSR1, lambda number, frame: None)

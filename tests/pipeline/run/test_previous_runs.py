@@ -25,7 +25,7 @@ from mscam_dask.monitor.run_record import DriftRecord, FitRecord
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run import RunOutcome
-from mscam_dask.pipeline.run_directory import RunDirectory, RunLock
+from mscam_dask.pipeline.run_directory import RunDirectory, hold_lock
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.stored_run import StoredRun, list_runs, remove_old_runs
 from tests.faults.memory_disk import traced
@@ -349,7 +349,7 @@ def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:
     old.run(7, state="interrupted", started_from="tiny-1")
     (runs[1].path / "notes.txt").touch()
     (old.root / "tiny-8").symlink_to(runs[5].path)
-    with RunLock(runs[2].path):
+    with hold_lock(runs[2].path):
         assert remove_old_runs(keep_two, runs[5]) == ("tiny-4",)
     assert "tiny-2" in old.names()
     assert remove_old_runs(keep_two, runs[5]) == ("tiny-3",)
