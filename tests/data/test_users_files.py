@@ -31,6 +31,7 @@ def of_r(frame: pd.DataFrame, mark: str, *, quoted: bool = True, one_short: bool
 
 
 IN_NUMBERS = A.set_axis(NUMBERS)
+IN_NUMBERS_OF_GENES = A.set_axis(["7157", "4609", "1956", "3845"], axis=1)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
 GERMAN = csv_of(A, sep=";", decimal=",")
 LINES = csv_of(A).splitlines()
@@ -121,6 +122,8 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "integers that touch in every row": (({"a.txt": "1234512346   12\n2345623467   34\n3456734568  156\n"}, (A,)), "read_fwf"),
     "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
+    "thousands with blanks": (beside(csv_of(LARGE.assign(a1=[f"{k} 234" for k in range(10, 22)]), sep="\t"), "a.txt"), "a1"),
+    "vectors in cells": (beside(csv_of(A.assign(v="1 2 3"), sep="\t"), "a.txt"), "'v'"),
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
     "text for missing": (beside(changed(4, LINES[4].split(",")[2], "-")), "a.csv"),
     "featureCounts": (beside(COUNTS, "a.txt"), "a.txt"),
@@ -150,9 +153,18 @@ def test_samples_in_the_columns_of_all_files_are_named(tmp_path: Path) -> None:
         ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s.zarr")
 
 
-def test_columns_about_genes_are_no_samples(tmp_path: Path) -> None:
-    text = csv_of(A.T.assign(Entrez_Gene_Id=[7157, 1956, 672, 675])[["Entrez_Gene_Id", *A.index]], "Hugo_Symbol", sep="\t")  # fmt: skip
-    found = read(tmp_path, {"a.txt": text, "b.csv": csv_of(B)}, (A, B), samples_in="columns")
+@pytest.mark.parametrize(
+    "text",
+    [
+        csv_of(A.T.assign(Entrez_Gene_Id=[7157, 1956, 672, 675])[["Entrez_Gene_Id", *A.index]], "Hugo_Symbol", sep="\t"),
+        "# from biom\n" + csv_of(A.T.assign(taxonomy="k__B; p__F"), "#OTU ID", sep="\t"),
+        csv_of(IN_NUMBERS_OF_GENES.T, "entrez"),
+    ],
+    ids=["cBioPortal", "QIIME", "Entrez"],
+)  # fmt: skip
+def test_columns_about_genes_are_no_samples(tmp_path: Path, text: str) -> None:
+    frame = IN_NUMBERS_OF_GENES if "entrez" in text else A
+    found = read(tmp_path, {"a.txt": text, "b.csv": csv_of(B)}, (frame, B), samples_in="columns")
     assert found == "right"
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.store.read import open_store
-from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, read
+from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
 from tests.messages import quotes
 
 
@@ -44,6 +44,28 @@ def test_ids_keep_their_spelling(tmp_path: Path, write: Callable[[int], str]) ->
     }
     found = read(tmp_path, files, known)
     assert found == "right" or re.match(quotes("refused", "Proband"), found)
+
+
+@pytest.mark.parametrize("name", ["sample_id", "eid", "Proband"])
+@pytest.mark.parametrize("suffix", [".csv", ".txt", ".parquet"])
+def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix: str) -> None:
+    """Frames that were shuffled keep the numbers of their rows, without a name, in what pandas and R write."""
+    ids = TEXTS if name == "sample_id" else NUMBERS
+    frames = {
+        stem: frame.set_axis(ids).reset_index(names=name).sample(frac=1, random_state=len(stem))
+        for stem, frame in {"a": A, "bb": B}.items()
+    }
+    sources = [tmp_path / f"{stem}{suffix}" for stem in frames]
+    for source, frame in zip(sources, frames.values(), strict=True):
+        if suffix == ".parquet":
+            pytest.importorskip("pyarrow")
+            frame.to_parquet(source)
+        elif suffix == ".csv":
+            frame.to_csv(source)
+        else:  # write.table of R
+            source.write_text(" ".join(frame.columns) + "\n" + frame.to_csv(sep=" ", header=False))
+    known = {stem: frame.set_index(name) for stem, frame in frames.items()}
+    assert outcome(sources, known, tmp_path / "s.zarr") == "right"
 
 
 @pytest.mark.parametrize("name", ["platelets", "zip"])

@@ -42,11 +42,12 @@ def arrow_tables(source: Source, _selection: Selection, _stack: ExitStack) -> li
 
 
 def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
-    """The table of a frame; an index other than 0, 1, ... has the sample ids."""
+    """The table of a frame; an index other than 0, 1, ... has the sample ids, or numbers the rows if it has no name."""
     import pandas as pd
 
     is_range = isinstance(frame.index, pd.RangeIndex)
     has_index = not (is_range and frame.index.start == 0 and frame.index.step == 1)
+    may_number_rows = frame.index.dtype.kind in "iu" and frame.index.name is None
     if has_index:
         index = [
             ", ".join(map(as_text, key)) if isinstance(key, tuple) else key for key in frame.index
@@ -83,7 +84,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         head=[list(row) for row in zip(*texts, strict=True)],
         blocks=lambda places: iter([{place: _texts(frame[place]) for place in places}]),
         samples_in=source.samples_in,
-        id_position=0 if has_index else None,
+        id_position=0 if has_index and not may_number_rows else None,
         form=form,
         frame=frame,
     )

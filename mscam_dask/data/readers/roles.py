@@ -136,6 +136,11 @@ class Table:
         """How surely a column has ids by its name."""
         return id_strength(self.columns[position]) if self.has_header else 0
 
+    def may_number_rows(self, position: int) -> bool:
+        """Return whether a column has no name, as row numbers that pandas and R write."""
+        name = self.columns[position].strip().lower()
+        return self.has_header and (not name or name.startswith("unnamed:"))
+
     def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """Names of columns, None without a header."""
         return tuple(self.columns[place] for place in positions) if self.has_header else None
@@ -228,19 +233,24 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
 
 
 def _unique(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Sequence[str]]:
-    """Columns of unique texts; row numbers at the front only if no other column has ids."""
+    """Columns of unique texts; row numbers only if no other column has ids."""
     found = {place: fields for place, fields in texts.items() if are_unique(fields)}
-    others = any(p > 0 and (table.strength(p) or are_names(found[p])) for p in found)
-    if 0 in found and others and _are_counted(found[0]):
-        del found[0]
-    return found
+    nameless = {p for p in found if table.may_number_rows(p) and are_whole(found[p])}
+    others = [p for p in found if p > 0 and p not in nameless]
+    counted = {place for place in {0} & found.keys() if _are_counted(found[place])}
+    if any(table.strength(p) == CERTAIN or are_names(found[p]) for p in others):
+        numbers = nameless | counted
+    else:
+        numbers = counted if any(map(table.strength, others)) else set()
+    return {place: fields for place, fields in found.items() if place not in numbers}
 
 
 def _are_counted(texts: Sequence[str]) -> bool:
     """Return whether texts are the numbers of rows, from 0 or 1."""
-    return texts[0] in ("0", "1") and list(texts) == [
-        str(number) for number in range(int(texts[0]), int(texts[0]) + len(texts))
-    ]
+    return any(
+        list(texts) == [str(number) for number in range(first, first + len(texts))]
+        for first in (0, 1)
+    )
 
 
 def _shared(
@@ -257,9 +267,12 @@ def _shared(
             if position == min(may_be) and stands_out:
                 holders[None].append((index, position))
 
-    def rank(name: str | None) -> tuple[int, bool, int, int]:
-        strength = min(tables[index][0].strength(place) for index, place in holders[name])
-        return len(holders[name]), name is not None, strength, -min(p for _, p in holders[name])
+    def rank(name: str | None) -> tuple[bool, int, bool, int, int]:
+        held = [(tables[index][0], place) for index, place in holders[name]]
+        number_rows = all(table.may_number_rows(place) for table, place in held)
+        strength = min(table.strength(place) for table, place in held)
+        first = min(place for _, place in held)
+        return not number_rows, len(held), name is not None, strength, -first
 
     found: dict[int, IdColumn] = {}
     for name in sorted(holders, key=rank, reverse=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,13 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     names = table.columns
     places = [place for place in range(len(names)) if place not in table.left_out]
     head = {place: table.head_of(place) for place in places if table.is_text(place) or place == 0}
+    if (
+        told_ids(table) is None
+        and table.has_header
+        and table.is_key(0)
+        and _OF_GENES.fullmatch(names[0])
+    ):
+        table = replace(table, id_position=0)  # Entrez ids
     (key,) = id_columns([_may_be_ids(table, head)])
     left_out = dict(table.left_out)
     if key is not None:

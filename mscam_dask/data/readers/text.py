@@ -37,7 +37,7 @@ _SHOWN = 5
 _MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
 _MOST_NUMBERS = 0.5  # share of the fields of a table of numbers
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,\s]\d{3})+")
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
@@ -145,9 +145,13 @@ def _dialect(source: Source, lines: list[str], told: str | None) -> _Dialect:
             return _under(in_all[0], lines, source.decimal)
         return blanks
     best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
-    several = any(_SEVERAL_NUMBERS.match(field) for row in best.rows for field in row)
-    several |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
-    return blanks if several and blanks.fit > best.fit else best
+    several = [field for row in best.rows for field in row if _SEVERAL_NUMBERS.match(field)]
+    are_thousands = bool(several) and all(map(_THOUSANDS.fullmatch, several))
+    in_all = [{len(row) for row in one.rows} for one in (best, blanks)]  # with the header
+    is_table = are_thousands or (in_all[0] == {best.width} and in_all[1] != {blanks.width})
+    is_by_blanks = bool(several) and not is_table
+    is_by_blanks |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
+    return blanks if is_by_blanks and blanks.fit > best.fit else best
 
 
 def _splits(one: _Dialect, blanks: _Dialect) -> bool:
@@ -301,6 +305,7 @@ def _table(
         n_notes, n_rows = sizes[2:4] if len(sizes) > 3 else (1, 0)
         left_out |= dict.fromkeys(range(1, 1 + n_notes), "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
+    number_rows = are_whole([row[0] for row in body])
     said = [
         dialect.name,
         "no header" if first is None else "header",
@@ -317,7 +322,7 @@ def _table(
         blocks=lambda _: _blocks(source, opened, where, dialect, len(columns), n_above, comment),
         has_header=first is not None,
         samples_in=samples_in,
-        id_position=0 if has_row_names or is_gct else None,
+        id_position=0 if is_gct or (has_row_names and not number_rows) else None,
         left_out=left_out,
         form=", ".join(said),
         notes=(note,) if note else (),
@@ -334,7 +339,9 @@ def _heading(
     first, second = rows[0], rows[1] if len(rows) > 1 else []
     are_values = [is_value(field, decimal) for field in first]
     last = above[-1] if above and source.header is not False and source.comment is None else ""
-    if last.startswith("#") and not _is_gct(above) and all(are_values[1:]):  # of NumPy
+    if (
+        last.startswith("#") and not _is_gct(above) and 2 * sum(are_values) >= len(first)
+    ):  # of NumPy
         names = next(iter(_rows([last.lstrip("#")], dialect.delimiter)), [])
         are_text = all(names) and not all(is_number(name, decimal) for name in names)
         if len(names) == len(first) and are_text:
