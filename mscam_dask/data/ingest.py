@@ -28,7 +28,7 @@ from mscam_dask.data.views.missing_cells import (
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
-from mscam_dask.data.views.sources import ArrayRows, RowSource
+from mscam_dask.data.views.sources import RowsOf, RowSource, row_ranges
 from mscam_dask.data.views.validation import check_linked, validate_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import ImputeMethod
@@ -246,17 +246,30 @@ def _with_diagonal(view: RowSource) -> RowSource:
     n_rows, n_columns = view.shape
     if n_rows != n_columns or n_rows < 2 or [*np.flatnonzero(np.isnan(view.read(0, 1)))] != [0]:
         return view
-    rows = np.array(view.read(0, n_rows))
-    gone = np.isnan(rows)
-    if view.view_type == "kernel" or gone.sum() > n_rows or not gone.diagonal().all():
+    if view.view_type == "kernel":
         return view
+    for start, stop in row_ranges(view):
+        gone = np.isnan(view.read(start, stop))
+        if gone.sum() > stop - start or not gone.diagonal(start).all():
+            return view
     if view.view_type == "features":
         raise DataError(
             f"View {view.name!r} is square, and its diagonal is blank. If it holds distances, set view_type to 'distance' "
             "(--view-type), which has 0 there; write the diagonal of similarities."
         )
-    np.fill_diagonal(rows, 0)
-    return ArrayRows(rows, view.name, view.view_type, view.feature_names)
+    return _ZeroDiagonalRows(view)
+
+
+@dataclass(frozen=True, eq=False)
+class _ZeroDiagonalRows(RowsOf):
+    """A square view whose blank diagonal is read as 0."""
+
+    source: RowSource
+
+    def _rows(self, start: int, stop: int) -> NDArray[np.float64]:
+        rows = np.array(self.source.read(start, stop))
+        rows[np.arange(stop - start), np.arange(start, stop)] = 0
+        return rows
 
 
 def _is_symmetric(view: RowSource) -> bool:

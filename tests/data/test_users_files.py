@@ -105,6 +105,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
+    "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),
     "dates": (beside(csv_of(A.assign(TIMESTAMP="2024-01-02"))), "TIMESTAMP"),
     "thousands": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format))), frame=LARGE), "a1"),
@@ -230,6 +231,18 @@ def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
     assert outcome(sources, {"a": frame, "b": other}, tmp_path / "s.zarr") == "right"
 
 
+def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
+    kinds = dict(zip(A.index, "uvw" * 4, strict=True))
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    (tmp_path / "kinds.csv").write_text(csv_of(pd.DataFrame({"class": kinds}).iloc[ORDER]))
+    sources = [tmp_path / "a.csv", tmp_path / "kinds.csv"]
+    assert outcome(sources, {"a": A}, tmp_path / "s.zarr", labels=kinds) == "right"
+
+
+def test_text_under_the_name_of_a_workbook(tmp_path: Path) -> None:
+    assert read(tmp_path, {"a.xls": csv_of(A, sep="\t")}, (A,)) == "right"
+
+
 @pytest.mark.parametrize("name", ["a.rds", "a.sav", "a.svm"])
 def test_files_of_other_programs_are_refused_with_the_way_out(tmp_path: Path, name: str) -> None:
     found = read(tmp_path, {name: gzip.compress(b"X\n\0\0\0\3")}, (A,))
@@ -324,6 +337,23 @@ def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: st
     assert re.match(quotes("refused", "2 of 12", "a.csv", repr(cell), "row 3"), found)
 
 
+@pytest.mark.parametrize("missing", ["", "nan", "None"])
+def test_labels_that_are_missing_in_an_archive_are_refused(tmp_path: Path, missing: str) -> None:
+    np.savez(tmp_path / "a.npz", X=A.to_numpy(), y=np.array(["u", missing, "v"] * 4))
+    with raises(DataError, "4 label(s)", "a.npz", repr(missing), "row 1", "#n/a"):
+        ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
+
+
+def test_arrays_of_objects_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", A.to_numpy(dtype=object))
+    np.save(tmp_path / "y.npy", np.array(["u", "v"] * 6, dtype=object))
+    with raises(DataError, "a.npy", "Python objects", "astype(float)"):
+        ingest(tmp_path / "a.npy", tmp_path / "s.zarr")
+    (tmp_path / "b.csv").write_text(csv_of(B))
+    with raises(DataError, "y.npy", "Python objects", "astype(str)"):
+        ingest(tmp_path / "b.csv", tmp_path / "s.zarr", labels=tmp_path / "y.npy")
+
+
 @pytest.mark.parametrize("stored", [False, True])
 def test_formulas_without_stored_results_are_no_missing_cells(tmp_path: Path, stored: bool) -> None:
     openpyxl = pytest.importorskip("openpyxl")
@@ -336,3 +366,10 @@ def test_formulas_without_stored_results_are_no_missing_cells(tmp_path: Path, st
         return
     with raises(DataError, "a.xlsx", "6 formulas", "C2"):
         ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr")
+    sheet = book.create_sheet("read")  # formulas of a sheet that is not read do no harm
+    for line in csv_of(A).splitlines():
+        sheet.append(line.split(","))
+    book.save(tmp_path / "a.xlsx")
+    assert (
+        outcome([tmp_path / "a.xlsx"], {"read": A}, tmp_path / "s.zarr", views=["read"]) == "right"
+    )

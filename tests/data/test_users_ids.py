@@ -135,3 +135,16 @@ def test_ids_written_twice_without_a_header(tmp_path: Path) -> None:
     twice = csv_of(first.reset_index(names="FID").set_axis(NUMBERS), "IID", sep=" ")
     files = {"a.txt": twice.split("\n", 1)[1], "b.csv": csv_of(second.iloc[ORDER], "IID")}
     assert read(tmp_path, files, (first.set_axis(range(4), axis=1), second)) == "right"
+
+
+@pytest.mark.parametrize("join", [None, "outer"])
+def test_ids_with_a_prefix_in_each_file_are_shown(tmp_path: Path, join: str | None) -> None:
+    frames = [
+        A.set_axis([f"rna_{item}" for item in TEXTS]),
+        B.set_axis([f"meth_{item}" for item in TEXTS]),
+    ]
+    files = {"a.csv": csv_of(frames[0]), "b.csv": csv_of(frames[1].iloc[ORDER])}
+    found = read(tmp_path, files, frames, join=join)
+    assert re.match(
+        quotes("refused", "share no sample", "rna_P", "meth_P", "12 would be equal"), found
+    )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.readers.registry import read_sources
+from mscam_dask.data.readers.tables import check_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -167,6 +168,7 @@ def _with_labels(
     for item in loaded:
         codes, names = None, None
         if item.labels is not None and (labels is None or item.labels_explicit):
+            check_labels(item.labels.tolist(), item.where)
             codes, names = encode_labels(item.labels)
         found.append(replace(item, labels=codes, label_names=names or item.label_names))
     return found, others

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, unreadable
+from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import (
     MISSING,
@@ -32,7 +32,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
-            return np.asarray(np.load(file, allow_pickle=False)), None
+            return load_npy(Source(file)), None
     table, columns = _texts(file)
     places = range(len(columns))
     if len(columns) == 1:

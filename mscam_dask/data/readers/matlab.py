@@ -77,6 +77,8 @@ def _value(value: Any, source: Source, where: str, place: int = _VARIABLE) -> An
         return {
             name: _value(item, source, f"{where}, field {name!r},", _FIELD) for name, item in fields
         }
+    if value.dtype.kind == "U":  # rows of a matrix of characters are padded with blanks
+        return np.strings.rstrip(value)
     kind = {"O": "cell array", "V": "struct"}.get(value.dtype.kind)
     return value if kind is None else f"{kind}, shape {value.shape}"
 
@@ -171,7 +173,7 @@ def _hdf5_value(node: Any, source: Source, where: str) -> Any:
     if matlab_class == "char":
         # the text of each row of a matrix of UTF-16 code units stored by columns
         rows = np.atleast_2d(in_memory(node, source)).T.astype("<u2")
-        return np.array([row.tobytes().decode("utf-16-le", "replace") for row in rows])
+        return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in rows])
     if matlab_class not in _NUMERIC or not hasattr(node, "dtype") or node.dtype.kind not in "biuf":
         return matlab_class or "not numeric"
     if node.ndim < 2:

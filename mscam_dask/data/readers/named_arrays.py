@@ -317,10 +317,34 @@ def one_table(values: Any, source: Source) -> SourceContents:
     return SourceContents(where=str(source.path), views=(view,))
 
 
+def load_npy(source: Source, **options: Any) -> NDArray[Any]:
+    """The array of a .npy file of numbers or text."""
+    with source.file.open("rb") as stream:
+        _header(stream, source)
+    return np.asanyarray(np.load(source.file, allow_pickle=False, **options))
+
+
+def _header(stream: Any, source: Source, where: str = "") -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type that an array declares, which are not those of Python objects."""
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    shape, _, dtype = (
+        np.lib.format.read_array_header_1_0(stream)
+        if is_first
+        else np.lib.format.read_array_header_2_0(stream)
+    )
+    if dtype.hasobject:
+        raise DataError(
+            f"{source.path} holds Python objects{where}; they are refused, since loading them can run code of the person "
+            "who wrote the file. Save numbers or text arrays only (values.astype(float), labels.astype(str))"
+            f"{', or name the other arrays as views (--view NAME)' if where else ''}."
+        )
+    return shape, dtype
+
+
 def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one (n, d) array, or V kernels (n, n, V), mapped into memory rather than loaded."""
     with unreadable(source, "a NumPy array (.npy) of numbers"):
-        values = np.load(source.file, mmap_mode="r", allow_pickle=False)
+        values = load_npy(source, mmap_mode="r")
         if values.ndim == 3:
             return contents_of({source.view_name: values}, source, selection)
         return one_table(values, source)
@@ -404,17 +428,7 @@ def _array(archive: Any, key: str, source: Source) -> NDArray[Any]:
     member = archive.zip.getinfo(key if key in names else f"{key}.npy")
     check_size(source, repr(key), member.file_size)
     with archive.zip.open(member) as stream:
-        is_first = np.lib.format.read_magic(stream) == (1, 0)
-        shape, _, dtype = (
-            np.lib.format.read_array_header_1_0(stream)
-            if is_first
-            else np.lib.format.read_array_header_2_0(stream)
-        )
-    if dtype.hasobject:
-        raise DataError(
-            f"{source.path} holds Python objects under {key!r}; they are refused, since loading "
-            "them can run code of the person who wrote the file. Save numbers or text arrays only."
-        )
+        shape, dtype = _header(stream, source, f" under {key!r}")
     if math.prod(shape) * dtype.itemsize > member.file_size:
         raise ValueError(f"{key!r} declares shape {shape}, more than its {member.file_size} bytes")
     return np.asarray(archive[key])

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import zipfile
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,8 @@ def _cell(value: object) -> str:
     return as_text(value)
 
 
+# first bytes of a zip archive and of a file of Excel before 2007
+_WORKBOOKS = (b"PK", b"\xd0\xcf\x11\xe0")
 # a cell, but of text, with a formula and no value
 _WITHOUT_RESULT = re.compile(
     rb'<c (?![^>]*t="str")[^>]*?r="(\w+)"[^>]*>\s*<f(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>'
@@ -112,46 +115,57 @@ _ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
 
 def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> list[Table]:
     """The tables of a workbook, of each sheet that has cells; the view of an only one is named by the file."""
+    with source.file.open("rb") as stream:
+        if not stream.read(4).startswith(_WORKBOOKS):  # text, as instruments write under this name
+            return [text_table(source)]
     import pandas as pd
 
     with unreadable(source, "an Excel workbook"):
-        if zipfile.is_zipfile(source.file):
+        is_archive = zipfile.is_zipfile(source.file)
+        if is_archive:
             with zipfile.ZipFile(source.file) as archive:
                 n_bytes = sum(part.file_size for part in archive.infolist())
                 check_size(source, "its sheets", n_bytes)
-                _check_formulas(source, archive)
         needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
         with needing(source, needed, "save the sheets as CSV"):
             sheets = pd.read_excel(
                 source.file, sheet_name=None, header=None, dtype=object, na_filter=False
             )
         cells = {name: sheet.iloc[source.skip :].map(_cell) for name, sheet in sheets.items()}
-    filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
+        filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
+        is_one = len(filled) < 2
+        wanted = [name for name in filled if is_one or selection.wants(str(name))]
+        if is_archive and source.suffix in (".xlsx", ".xlsm"):
+            _check_formulas(source, wanted if selection.views is not None else sheets)
     if not filled:
         raise DataError(
             f"{source.path} has no cells; a sheet has at least one row for each sample."
         )
-    if len(filled) < 2:
-        return [
-            _sheet_table(source, sheet, str(source.path), source.view_name)
-            for sheet in filled.values()
-        ]
     return [
-        _sheet_table(source, sheet, f"{source.path}, sheet {name!r}", str(name))
-        for name, sheet in filled.items()
-        if selection.wants(str(name))
+        _sheet_table(source, filled[name], str(source.path), source.view_name)
+        if is_one
+        else _sheet_table(source, filled[name], f"{source.path}, sheet {name!r}", str(name))
+        for name in wanted
     ]
 
 
-def _check_formulas(source: Source, archive: zipfile.ZipFile) -> None:
-    """Refuse formulas whose results the program that wrote the workbook did not store: they would be empty cells."""
-    names = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
-    cells = [cell for name in names for cell in _WITHOUT_RESULT.findall(archive.read(name))]
-    if cells:
-        raise DataError(
-            f"{source.path} has {len(cells)} formulas without stored results, the first in cell {cells[0].decode()}. "
-            "Open the file in Excel or LibreOffice and save it, which stores them, or save the sheets as CSV."
-        )
+def _check_formulas(source: Source, names: Collection[str]) -> None:
+    """Refuse formulas whose results the program that wrote the sheets did not store: they would be empty cells."""
+    from openpyxl.reader.workbook import WorkbookParser
+
+    with zipfile.ZipFile(source.file) as archive:
+        parser = WorkbookParser(archive, "xl/workbook.xml")
+        parser.parse()
+        for sheet, part in parser.find_sheets():
+            cells = (
+                _WITHOUT_RESULT.findall(archive.read(part.target)) if sheet.name in names else []
+            )
+            if cells:
+                raise DataError(
+                    f"{source.path}, sheet {sheet.name!r} has {len(cells)} formulas without stored results, the first in "
+                    f"cell {cells[0].decode()}. Open the file in Excel or LibreOffice and save it, which stores them, save "
+                    "the sheets as CSV, or name the other sheets as views (--view NAME)."
+                )
 
 
 def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> Table:

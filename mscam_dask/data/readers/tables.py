@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,12 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
     r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
     r"N_(unmapped|multimapping|noFeature|ambiguous)"
 )
-_OF_FOOTER = re.compile(r"\W*((grand|sub)[ -]?)?(total|sum|mean|average|avg)s?\b.*", re.IGNORECASE)
+_OF_FOOTER = re.compile(
+    r"\W*(((grand|sub)[ -]?)?(total|sum|mean|average|avg|median|std|stdev|summe|mittelwert|moyenne|promedio)s?\b.*|"
+    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv)\W*)",
+    re.IGNORECASE,
+)
+_STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _CODES = (999, 9999, 99999, 999999)  # of missing values
 _TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
@@ -198,7 +204,10 @@ def _on_rows(
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
-    values = _values(table, rows, features)
+    if features or truth is None:
+        values = _values(table, rows, features)
+    else:  # labels only
+        values = np.empty((len(rows.texts[truth]), 0))
     sample_ids = None if ids is None else tuple(rows.texts[ids.position])
     if (
         table.names_of(features) == sample_ids
@@ -206,8 +215,7 @@ def _on_rows(
     ):
         values = filled
         notes.append("one triangle is empty, and filled with the other.")
-    if sample_ids and _OF_FOOTER.fullmatch(sample_ids[-1]):
-        notes += _note_of_footer(values, sample_ids[-1], table.where)
+    notes += _notes_of_footers(values, sample_ids or (), table.where)
     notes += _notes_of_codes(values, [names[place] for place in features])
     return _contents(
         table,
@@ -317,7 +325,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     return SourceContents(
         where=table.where,
-        views=(ArrayRows(values, table.view, feature_names=feature_names),),
+        views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
         labels=None if labels is None else parsed_labels(labels, table.where),
         sample_ids=sample_ids,
         labels_explicit=is_told,
@@ -393,19 +401,26 @@ def _with_both_triangles(values: NDArray[Any]) -> NDArray[Any] | None:
     return whole
 
 
-def _note_of_footer(values: NDArray[Any], name: str, where: str) -> list[str]:
-    """Refuse a last row with the sums or means of those above it, whose id says so too."""
-    is_known, above = ~np.isnan(values[-1]), values[:-1]
-    sums = np.nansum(above, axis=0)
-    means = sums / np.maximum(np.count_nonzero(~np.isnan(above), axis=0), 1)
-    if len(above) and is_known.any():
-        for made in (sums, means):
-            if np.allclose(values[-1][is_known], made[is_known], rtol=_ROUNDED, atol=0):
-                raise DataError(
-                    f"{where}: the last row, {name!r}, is no sample: it has the sums or means of the rows "
-                    "above. Remove it."
-                )
-    return [f"last row {name!r} taken as a sample; remove it if it is none."]
+def _notes_of_footers(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
+    """Refuse last rows with the sums or other statistics of those above them, whose ids say so too."""
+    names = [*itertools.takewhile(_OF_FOOTER.fullmatch, reversed(ids))]
+    n_above = len(ids) - len(names)
+    if not names or not n_above or not values.size:
+        return []
+    import pandas as pd
+
+    made = pd.DataFrame(values[:n_above]).agg([*_STATISTICS]).to_numpy()
+    for row in range(n_above, len(ids)):
+        is_known = ~np.isnan(values[row])
+        close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
+        if is_known.any() and close.all(axis=1).any():
+            raise DataError(
+                f"{where}: the row {ids[row]!r} at the end is no sample: it has the sums, means or other statistics of "
+                "the rows above. Remove it."
+            )
+    return [
+        f"last row(s) {', '.join(map(repr, reversed(names)))} taken as samples; remove them if they are none."
+    ]
 
 
 def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
@@ -426,14 +441,21 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
 
 def parsed_labels(texts: Sequence[str], where: str) -> NDArray[Any]:
     """Return numbers where all are numbers, text otherwise; missing ones, classes of their own, are refused."""
-    missing = [row for row, text in enumerate(texts) if text.lower() in MISSING]
-    if missing:
-        raise DataError(
-            f"{len(missing)} label(s) of {where} are missing, the first {texts[missing[0]]!r} in "
-            f"row {missing[0]} (counted from 0 below a header). Mark unlabeled samples with a number "
-            "such as -1 (a word, if labels are text), and rename a class that is called na, n/a, nan, null or "
-            "none."
-        )
+    check_labels(texts, where)
     if all(map(is_number, texts)):
         return np.array([float(text) for text in texts])
     return np.array(texts, dtype=np.str_)
+
+
+def check_labels(labels: Any, where: str) -> None:
+    """Refuse labels that are texts which stand for missing ones; numbers are checked where they are encoded."""
+    missing = [
+        row for row, text in enumerate(labels) if isinstance(text, str) and text.lower() in MISSING
+    ]
+    if missing:
+        raise DataError(
+            f"{len(missing)} label(s) of {where} are missing, the first {str(labels[missing[0]])!r} in "
+            f"row {missing[0]} (counted from 0 below a header). Mark unlabeled samples with a number "
+            "such as -1 (a word, if labels are text), and rename a class that is called as missing values are: "
+            f"{', '.join(sorted(filter(None, MISSING)))}."
+        )

@@ -147,8 +147,10 @@ def _dialect(source: Source, lines: list[str], told: str | None) -> _Dialect:
     best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
     several = [field for row in best.rows for field in row if _SEVERAL_NUMBERS.match(field)]
     are_thousands = bool(several) and all(map(_THOUSANDS.fullmatch, several))
-    in_all = [{len(row) for row in one.rows} for one in (best, blanks)]  # with the header
-    is_table = are_thousands or (in_all[0] == {best.width} and in_all[1] != {blanks.width})
+    widths, of_blanks = (
+        {len(row) for row in one.rows} for one in (best, blanks)
+    )  # with the header
+    is_table = are_thousands or (widths == {best.width} and of_blanks != {blanks.width})
     is_by_blanks = bool(several) and not is_table
     is_by_blanks |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
     return blanks if is_by_blanks and blanks.fit > best.fit else best

@@ -305,7 +305,7 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
         raise DataError(
             f"View {name!r} has values of dtype {resolved}; allowed are real numbers (bool, integer, floating "
             "point). Give numbers in its place: view.astype(float) of numbers that are objects or text, a column for "
-            "each category, the parts of complex numbers, or days since a date."
+            "each category or field of a record, the parts of complex numbers, or days since a date."
         )
     if len(shape) != 2:
         raise DataError(

@@ -269,7 +269,7 @@ def test_label_row_is_never_a_feature(tmp_path: Path, name: str, grades: str) ->
         "1,2\n3,4,5\n",
         "a,b\n",
         "a,b\n3,1_000\n4,2_000\n",
-        "id,class\np,1\n",
+        "id\np\n",
         'id,a,b\np,"1,5",2\nq,3,4\n',
         f"a,b\n{'x' * 1_000_000},1\n",
     ],
