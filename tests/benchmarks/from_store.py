@@ -1,129 +1,156 @@
-"""Clustering of a store that is larger than the memory of a worker: ``python -m tests.benchmarks.from_store``.
+"""Fits of a store on worker processes: ``python -m tests.benchmarks.from_store``.
 
-Writes n samples of some views to a Zarr store, clusters it on a local cluster and prints seconds,
-components, accuracy, the peak resident set of the driver and of each worker, and the memory
-estimate. Graphs and embeddings are written to a directory, as in a run. ``--in-memory`` also
-clusters the same arrays in this process and compares labels.
+Writes n samples of some views to a Zarr store and fits it on local clusters of each of some numbers of workers, in
+turn. Prints for each fit its seconds, components and accuracy, the peak resident set of the driver and of the largest
+worker, the memory estimate, and the median ratio of an outer iteration to the ADMM of its views on that many cores.
+Graphs and embeddings are written to a directory, as in a run. A small fit comes before each, so that loading modules
+is not timed. Labels have to be the same on all workers; ``--in-memory`` also compares those of the arrays in this process.
+
+With two numbers of workers, the speed-ups of the second are printed as well. With ``--ceiling``, two fits with one worker
+each also run at the same time. They wait for nothing, so twice the seconds of one alone, divided by theirs, is the
+best speed-up of two workers that the machine allows.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import dask
 import numpy as np
-from distributed import Client, LocalCluster
+from numpy.typing import NDArray
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.metrics import score_partition
-from mscam_dask.pipeline.cluster import LOG_LENGTHS
-from tests.benchmarks.growth import DIMS
-from tests.benchmarks.measured import SubspaceRows, peak_bytes
+from mscam_dask.types.events import IterationFinished
+from tests.benchmarks.measured import DIMS, SubspaceRows, peak_bytes, worker_processes
+
+N_CLUSTERS = 10
+_SMALL = 13_000  # more than an exhaustive search has, so that all modules are loaded
 
 
-@contextlib.contextmanager
-def worker_processes(n_workers: int, memory: str) -> Iterator[Client]:
-    """A client of worker processes with one thread and a memory limit each."""
-    with (
-        dask.config.set(LOG_LENGTHS),
-        LocalCluster(
-            n_workers=n_workers,
-            threads_per_worker=1,
-            memory_limit=memory,
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+class Case(NamedTuple):
+    """What is fitted, and how."""
+
+    store: Path
+    small: Path
+    memory: str
+    constants: Constants | None
+
+    def model(self, **more: Any) -> MSCAM:
+        """A model that is not fitted."""
+        return MSCAM(N_CLUSTERS, constants=self.constants, **more)
 
 
-def main(arguments: Sequence[str] | None = None) -> MSCAM:
-    """Write the store if it is missing, fit, print the figures, and return the fitted model."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory", default="8GiB", help="limit of a worker")
-    parser.add_argument("--dims", type=int, nargs="+", default=list(DIMS), help="of the views")
-    parser.add_argument("--in-memory", action="store_true", help="fit the arrays as well")
-    parser.add_argument("--store", type=Path, help="written if missing, with its labels; kept")
-    options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as scratch:
-        store = options.store or Path(scratch) / "data.zarr"
-        truth = store.with_suffix(".labels.npy")
-        if not store.exists():
-            write_subspaces(store, truth, options.samples, options.dims)
-        results = Path(scratch) / "result.zarr"
-        model = _fit(store, truth, options.workers, options.memory, results)
-        if options.in_memory:
-            _compare(model, store)
-    return model
-
-
-def write_subspaces(store: Path, truth: Path, n_samples: int, dims: Sequence[int]) -> None:
-    """Write the views of `subspace_views` by blocks of rows, and the labels."""
-    labels = np.random.default_rng(0).integers(0, 10, n_samples)
+def write_subspaces(store: Path, n_samples: int, dims: Sequence[int]) -> None:
+    """Write the views of `subspace_views` with their labels by blocks of rows, if the store is missing."""
+    if store.exists():
+        return
+    labels = np.random.default_rng(0).integers(0, N_CLUSTERS, n_samples)
     views = (
         SubspaceRows(f"view_{index}", (n_samples, width), labels, seed=index)
         for index, width in enumerate(dims)
     )
-    write_store(MultiViewData(tuple(views)), store)
-    np.save(truth, labels)
+    write_store(MultiViewData(tuple(views), labels=labels), store)
 
 
-def _compare(model: MSCAM, store: Path) -> None:
-    """Fit the data of the store from memory, in this process."""
-    data = open_store(store)
-    views = [source.read(0, data.n_samples) for source in data.views]
-    again = MSCAM(10, n_jobs=1).fit(views)
-    same = np.array_equal(model.labels_, again.labels_)
-    sys.stdout.write(f"labels in memory: {'the same' if same else 'DIFFERENT'}\n")
-    if not same:
-        raise SystemExit(1)
+def fit(
+    case: Case, n_workers: int, ready: Callable[[], object] = lambda: None
+) -> tuple[float, NDArray[np.int64]]:
+    """Seconds and labels of a fit on a cluster of its own; `ready` is called after the small fit."""
+    iterations: list[IterationFinished] = []
 
+    def observe(event: object) -> None:
+        if isinstance(event, IterationFinished):
+            iterations.append(event)
 
-def _fit(store: Path, truth: Path, n_workers: int, memory: str, results: Path) -> MSCAM:
-    write = sys.stdout.write
-
-    def tell(event: object) -> None:
-        write(f"{time.perf_counter() - started:8.1f} s  {type(event).__name__}\n")
-        sys.stdout.flush()
-
-    with worker_processes(n_workers, memory) as client:
-        before = peak_bytes()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        worker_processes(n_workers, case.memory) as client,
+    ):
+        client.wait_for_workers(n_workers)
+        case.model(client=client).fit(str(case.small))
+        ready()
+        model = case.model(client=client, callbacks=[observe])
+        model._results_directory = Path(scratch) / "result.zarr"
         started = time.perf_counter()
-        model = MSCAM(10, client=client, callbacks=[tell])
-        model._results_directory = results
-        model.fit(str(store))
+        model.fit(str(case.store))
         seconds = time.perf_counter() - started
-        workers, driver = client.run(peak_bytes), peak_bytes()
-    data, labels = open_store(store), np.load(truth)
-    solution = model.solution_
+        worker, driver = max(client.run(peak_bytes).values()), peak_bytes()
+        solution, labels = model.solution_, np.array(model.labels_)
+    data = open_store(case.store)
+    assert data.labels is not None
     joined = any(setting.initial_graph != "mean" for setting in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
-    planned = plan.worker_bytes(n_workers)
-    size = sum(4 * data.n_samples * source.shape[1] for source in data.views)
-    accuracy = score_partition(labels, model.labels_).accuracy
-    write(
-        f"n = {len(labels)}, {size / 2**30:.2f} GiB: {seconds:.0f} s, "
-        f"{model.n_connected_components_} components, "
-        f"ACC {accuracy:.4f}; driver {driver / 2**30:.2f} GiB "
-        f"({before / 2**30:.2f} before; at most {plan.driver_bytes / 2**30:.2f} GiB if it gathers "
-        "the solution), workers "
-        + ", ".join(f"{used / 2**30:.2f} GiB" for used in workers.values())
-        + f"; planned {planned / 2**30:.2f} GiB, {planned / max(workers.values()):.2f} times the "
-        "largest\n"
+    ratios = [one.seconds * n_workers / sum(v.seconds for v in one.views) for one in iterations]
+    sizes = (driver, plan.driver_bytes, worker, plan.worker_bytes(n_workers))
+    gib = [f"{size / 2**30:.2f}" for size in sizes]
+    sys.stdout.write(
+        f"{n_workers} workers: {seconds:.1f} s, {solution.n_connected_components} components, "
+        f"ACC {score_partition(data.labels, labels).accuracy:.4f}; driver {gib[0]} GiB (at most {gib[1]} if it "
+        f"gathers the solution), largest worker {gib[2]} GiB (planned {gib[3]}); "
+        f"an iteration over its ADMM {np.median(ratios) if ratios else np.nan:.2f}\n"
     )
-    return model
+    sys.stdout.flush()
+    return seconds, labels
+
+
+def seconds_of_two(case: Case) -> float:
+    """Mean seconds of two fits at the same time, each in its own process with one worker."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(2, mp_context=context) as processes:
+        barrier = manager.Barrier(2)
+        fits = [processes.submit(fit, case, 1, barrier.wait) for _ in range(2)]
+        return float(np.mean([one.result()[0] for one in fits]))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the stores that are missing, fit, and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    parser.add_argument("--dims", type=int, nargs="+", default=DIMS, help="of the views")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2])
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--memory", default="8GiB", help="limit of a worker")
+    parser.add_argument("--paper", action="store_true", help="with Constants.paper()")
+    parser.add_argument("--in-memory", action="store_true", help="fit the arrays as well")
+    parser.add_argument("--ceiling", action="store_true", help="two fits at the same time as well")
+    parser.add_argument("--store", type=Path, help="written if missing, and kept")
+    options = parser.parse_args(arguments)
+    speed_ups, ceilings = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        store, small = options.store or Path(scratch) / "data.zarr", Path(scratch) / "small.zarr"
+        write_subspaces(store, options.samples, options.dims)
+        write_subspaces(small, min(_SMALL, options.samples), options.dims)
+        case = Case(store, small, options.memory, Constants.paper() if options.paper else None)
+        found = []
+        for _ in range(options.repeats):
+            fits = [fit(case, n_workers) for n_workers in options.workers]
+            found += [labels for _, labels in fits]
+            speed_ups.append(fits[0][0] / fits[-1][0])
+            if options.ceiling:
+                ceilings.append(2 * fits[0][0] / seconds_of_two(case))
+        if options.in_memory:
+            data = open_store(store)
+            views = [source.read(0, data.n_samples) for source in data.views]
+            found.append(case.model(n_jobs=1).fit(views).labels_)
+    if not all(np.array_equal(labels, found[0]) for labels in found):
+        raise SystemExit("the labels differ")
+    if len(options.workers) > 1:
+        sys.stdout.write(f"speed-up {np.median(speed_ups):.2f} of {np.round(speed_ups, 2)}\n")
+    if ceilings:
+        share = np.median(np.divide(speed_ups, ceilings))
+        sys.stdout.write(f"of the machine {np.median(ceilings):.2f}, share of it {share:.2f}\n")
 
 
 if __name__ == "__main__":

@@ -1,40 +1,24 @@
-"""One clustering in a process of its own: seconds, CPU seconds, peak memory, quality.
-
-The other scripts use it, because peak memory needs a fresh process.
-"""
+"""What the measuring scripts share: views of any size, peak memory, worker processes."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import resource
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
+from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.sources import RowSource, ViewType
+from mscam_dask.pipeline.cluster import LOG_LENGTHS
 
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """Measurements of one run."""
-
-    method: str
-    n_samples: int
-    n_views: int
-    seconds: float  # of the fit, without making the data
-    cpu_seconds: float  # of all threads
-    peak_bytes: int  # largest resident set of the process, data included
-    data_bytes: int  # resident before the fit
-    components: int  # connected components of the graph; 0 where the method has none
-    accuracy: float
+DIMS = (100, 200, 64)
+"""Columns of the views of `subspace_views`, unless a script says otherwise."""
 
 
 # Rows whose random numbers are drawn together.
@@ -97,29 +81,6 @@ class SubspaceRows(RowSource):
         return rows.astype(np.float32).astype(np.float64)
 
 
-def measure(method: str, n_samples: int, dims: Sequence[int], n_jobs: int = 1) -> Measured:
-    """Run `method` ("MSCAM" or the name of a baseline) on `subspace_views` in a new process."""
-    task = json.dumps([method, n_samples, list(dims), n_jobs])
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.measured", task],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return Measured(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def exponent(small: Measured, large: Measured, attribute: str) -> float:
-    """Growth of an attribute between two sizes, as a power of n."""
-    ratio = getattr(large, attribute) / getattr(small, attribute)
-    return float(np.log(ratio) / np.log(large.n_samples / small.n_samples))
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def peak_bytes() -> int:
     """Largest resident set of this process.
 
@@ -132,31 +93,17 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _run(method: str, n_samples: int, dims: Sequence[int], n_jobs: int) -> Measured:
-    from mscam_dask import MSCAM
-    from mscam_dask.benchmark.methods import method as baseline
-    from mscam_dask.metrics import score_partition
-
-    views, labels = subspace_views(n_samples, dims)
-    if method == "MSCAM":
-        model: Any = MSCAM(10, n_jobs=n_jobs)
-    else:
-        model = baseline(method).make(10, 0, {})
-    data_bytes = peak_bytes()
-    started, cpu = time.perf_counter(), _cpu_seconds()
-    model.fit(views)
-    return Measured(
-        method=method,
-        n_samples=n_samples,
-        n_views=len(dims),
-        seconds=time.perf_counter() - started,
-        cpu_seconds=_cpu_seconds() - cpu,
-        peak_bytes=peak_bytes(),
-        data_bytes=data_bytes,
-        components=int(getattr(model, "n_connected_components_", 0)),
-        accuracy=float(score_partition(labels, model.labels_).accuracy),
-    )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(dataclasses.asdict(_run(*json.loads(sys.argv[1])))) + "\n")
+@contextlib.contextmanager
+def worker_processes(n_workers: int, memory: str) -> Iterator[Client]:
+    """A client of worker processes with one thread and a memory limit each."""
+    with (
+        dask.config.set(LOG_LENGTHS),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit=memory,
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client

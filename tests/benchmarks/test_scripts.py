@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.benchmark_sets import path_of
-from tests.benchmarks import indices, scale_out, soak, unseen, useless_views
+from tests.benchmarks import drawn, indices, scale_out, soak, unseen
 
 Output = pytest.CaptureFixture[str]
-
-
-def run(name: str, arguments: str) -> Any:
-    """Return what the main function of a script returns."""
-    return importlib.import_module(f"tests.benchmarks.{name}").main(arguments.split())
 
 
 @pytest.mark.slow
@@ -25,16 +20,10 @@ def run(name: str, arguments: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "arguments", "printed"),
     [
-        ("growth", "--quick", "CPU time grows as n^"),
-        ("from_store", "--samples 800 --memory 2GiB --workers 1", "10 components"),
+        ("growth", "--sizes 1000 2000", "CPU time grows as n^"),
         (
-            "many_views",
-            "--views 18 --samples 150 --features 12 --workers 1 --alone 1",
-            "10 components",
-        ),
-        (
-            "two_workers",
-            "--samples 400 --dims 12 10 --pairs 1 --ceiling",
+            "from_store",
+            "--samples 800 --dims 12 10 --memory 2GiB --workers 1 2 --ceiling --in-memory --paper",
             "of the machine",
         ),
     ],
@@ -42,19 +31,16 @@ def run(name: str, arguments: str) -> Any:
 def test_clusters_are_found_and_figures_are_printed(
     name: str, arguments: str, printed: str, capsys: Output
 ) -> None:
-    run(name, arguments)
-    assert printed in capsys.readouterr().out
-
-
-def test_roofline(capsys: Output) -> None:
-    assert run("roofline", "--samples 300 --dims 20 30") > 1.0
-    assert "the whole fit" in capsys.readouterr().out
+    importlib.import_module(f"tests.benchmarks.{name}").main(arguments.split())
+    output = capsys.readouterr().out
+    assert printed in output
+    assert name != "from_store" or "2 workers" in output
 
 
 @pytest.mark.timeout(200)
 @pytest.mark.thorough
 def test_scale_out(capsys: Output) -> None:
-    speed_ups = run("scale_out", "--quick --workers 1 4")
+    speed_ups = scale_out.main(["--quick", "--workers", "1", "4"])
     assert speed_ups[0] == pytest.approx(1.0)
     assert 1.0 < speed_ups[1] <= 4.0
     assert "| admm_view | " in capsys.readouterr().out
@@ -93,9 +79,20 @@ def test_ranked() -> None:
     assert share == pytest.approx(0.6 / 0.9)
 
 
+def test_views_are_added_to_those_there_are() -> None:
+    views = [np.arange(12.0).reshape(6, 2), np.arange(6.0)[:, None]]
+    added = drawn.with_useless_views(views, "all reordered")
+    assert [view.shape for view in added] == [(6, 2), (6, 1), (6, 2), (6, 1)]
+    assert not np.array_equal(added[2], views[0])
+    np.testing.assert_array_equal(np.sort(added[2], axis=0), views[0])
+    assert len(drawn.with_useless_views(views, "2V of noise")) == 6
+
+
 def test_clusters_of_unequal_size_are_told_apart(capsys: Output) -> None:
-    means = run("unequal", "--methods mscam knn-sc --sizes 150 --separations 1.6")
-    assert means["mscam"] > 0.95
+    """The largest separation of the first shape."""
+    _, views, labels = list(itertools.islice(drawn.mixtures([150]), 3))[-1]
+    found = drawn.means(["mscam", "knn-sc"], lambda: iter([("1.6", views, labels)]), ["standard"])
+    assert found["mscam"]["1.6"] > 0.95
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
@@ -103,17 +100,10 @@ def test_clusters_of_unequal_size_are_told_apart(capsys: Output) -> None:
 def test_useless_views() -> None:
     if path_of("msrcv1") is None:
         pytest.skip("msrcv1.npz: MSCAM_DATA (the folder of benchmark sets) is not set")
-    means = useless_views.main(["--methods", "mscam", "--sets", "msrcv1"])
-    assert min(means["mscam"]) > means["mscam"][0] - 0.05
-
-
-def test_views_are_added_to_those_there_are() -> None:
-    views = [np.arange(12.0).reshape(6, 2), np.arange(6.0)[:, None]]
-    added = useless_views.with_useless_views(views, "all reordered")
-    assert [view.shape for view in added] == [(6, 2), (6, 1), (6, 2), (6, 1)]
-    assert not np.array_equal(added[2], views[0])
-    np.testing.assert_array_equal(np.sort(added[2], axis=0), views[0])
-    assert len(useless_views.with_useless_views(views, "2V of noise")) == 6
+    (found,) = drawn.means(
+        ["mscam"], lambda: drawn.with_added_views(["msrcv1"]), ["standard", "unit"]
+    ).values()
+    assert min(found.values()) > found["nothing"] - 0.05
 
 
 def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: Output) -> None:

@@ -30,8 +30,7 @@ from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
-from tests.benchmarks.from_store import worker_processes
-from tests.benchmarks.measured import peak_bytes
+from tests.benchmarks.measured import peak_bytes, worker_processes
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
