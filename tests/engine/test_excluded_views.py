@@ -75,7 +75,7 @@ def test_views_that_nobody_confirms_are_left_out_and_it_is_said(fitted: Fitted) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UnstableClustersWarning)  # three views are useless
-        everything = MSCAM(4, n_jobs=1, exclude_views=[]).fit(views)
+        everything = MSCAM(4, n_jobs=1, exclude_views=[], max_iter=1).fit(views)
     assert everything.excluded_views_ == ()
     labels = with_useless()[1]
     truth = [adjusted_rand_index(labels, one.labels_) for one in (model, alone, everything)]

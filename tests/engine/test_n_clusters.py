@@ -26,7 +26,6 @@ from mscam_dask.types.events import (
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status, Structure
 from mscam_dask.types.rules import RULES
-from tests.clusters import local_client
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
@@ -64,17 +63,6 @@ def test_p_values_are_told_and_kept() -> None:
     assert curves["p_value"].sel(n_clusters=3) <= RULES.level
     assert curves["p_value"].attrs["long_name"]
     assert curves.equals(count_dataset(counted))
-
-
-def test_workers_select_with_the_same_bits() -> None:
-    views = gaussian_views(4, n_samples=80, n_clusters=3, spread=1.5, dims=(6, 12))[0]
-    serial = MSCAM("auto", n_jobs=1).fit(views)
-    with local_client(2) as client:
-        other = MSCAM("auto", client=client).fit(views)
-    assert chosen(other.solution_) == chosen(serial.solution_)
-    assert other.neighbor_overlap_ == serial.neighbor_overlap_
-    np.testing.assert_array_equal(other.labels_, serial.labels_)
-    np.testing.assert_array_equal(other.consensus_graph_.data, serial.consensus_graph_.data)
 
 
 @pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])

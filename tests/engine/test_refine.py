@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, ridge_view, view_svd
-from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.events import (
     FitFinished,
     IterationFinished,
@@ -28,7 +25,6 @@ from mscam_dask.types.result import Solution
 from tests.clusters import local_client
 from tests.engine.same_bits import bits
 from tests.snapshots import Memory
-from tests.solvers.discriminants import linear_discriminants
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Array = NDArray[np.float64]
@@ -167,23 +163,3 @@ def test_an_earlier_fit_is_learned_from_too() -> None:
     again = solve(views, init_labels=known)  # must be ahead to be taken
     assert again.refinement is not None
     assert again.score >= solve(views).score - 1e-9
-
-
-def prepared(rows: Array) -> RidgeView:
-    shape = ViewShape(rows.shape[0], rows.shape[1], "features")
-    view = view_svd(lambda a, b: rows[a:b], shape, scale="none", name="a view")
-    return ridge_view(view, alpha=1.0)
-
-
-def mean_squared_distance(views: list[Any]) -> float:
-    return float(pdist(complete_embedding(views).stacked(slice(None)), "sqeuclidean").mean())
-
-
-def test_data_and_learned_distances_count_the_same() -> None:
-    views, labels = gaussian_views(0)
-    data = [prepared(view) for view in views]
-    learned = [linear_discriminants(view, labels) for view in data]
-    assert mean_squared_distance(data) == pytest.approx(1.0)
-    assert mean_squared_distance([*data, *learned]) == pytest.approx(2.0)
-    silent = [dataclasses.replace(one, points=0 * one.points, mean_distance=0.0) for one in learned]
-    assert mean_squared_distance([*data, *silent]) == pytest.approx(1.0)

@@ -14,12 +14,6 @@ from mscam_dask.engine.scores import partition_scores, score_partitions
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from tests.benchmarks.drawn import mixtures
-
-
-def test_unequal_clusters_that_touch_are_told_by_all_views_together() -> None:
-    _, views, labels = next(mixtures([500]))
-    assert adjusted_rand_index(labels, MSCAM(3, exclude_views=[]).fit_predict(views)) > 0.9
 
 
 def unequal() -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:

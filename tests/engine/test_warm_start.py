@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.types.events import SettingsSelected
 from mscam_dask.types.result import Status
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -88,13 +86,3 @@ def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
         MSCAM(3).fit(views, init_labels=truth)
     with pytest.raises(ConfigurationError, match="'auto'"):
         MSCAM("auto").fit(views, init_labels=truth)
-
-
-def test_extended_labels_keep_the_known_and_follow_the_edges() -> None:
-    edges = [(0, 1), (1, 2), (3, 4), (5, 2), (6, 5), (7, 4), (7, 0), (7, 3), (8, 9)]
-    rows, columns = zip(*edges, strict=True)
-    affinity = csr_array((np.ones(len(edges)), (rows, columns)), shape=(10, 10))
-    known = np.array([1, 1, 1, 0, 0, -1, -1, -1, -1, -1])
-    # 5 beside 2, 6 beside 5 a round later, 7 by majority, 8 and 9 with nobody: the largest
-    np.testing.assert_array_equal(extend_labels(affinity, known, 2), [1, 1, 1, 0, 0, 1, 1, 0, 1, 1])
-    np.testing.assert_array_equal(extend_labels(affinity[:5, :5], known[:5], 2), known[:5])

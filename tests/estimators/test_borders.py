@@ -51,9 +51,7 @@ def test_divided_clusters_are_named() -> None:
     assert f"clusters {first} and {second}" in str(caught[0].message)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "separation"), [((490, 10), 7.0), ((400, 8, 6), 8.0), ((300, 100, 12), 6.0)]
-)
+@pytest.mark.parametrize(("sizes", "separation"), [((490, 10), 7.0), ((400, 8, 6), 8.0)])
 def test_rare_clusters_are_found(sizes: tuple[int, ...], separation: float) -> None:
     """Well separated clusters of very unequal sizes."""
     views, labels = distant_views(0, np.repeat(np.arange(len(sizes)), sizes), separation)
@@ -62,17 +60,8 @@ def test_rare_clusters_are_found(sizes: tuple[int, ...], separation: float) -> N
     assert model.structure_ is Structure.CLEAR
 
 
-@pytest.mark.parametrize("n_clusters", [2, 4, 6])
-def test_clusters_are_counted(n_clusters: int) -> None:
-    labels = np.random.default_rng(n_clusters).integers(n_clusters, size=80 * max(n_clusters, 4))
-    views, labels = distant_views(n_clusters, labels, 6.0)
-    model = MSCAM("auto", max_clusters=10, n_jobs=1).fit(views)
-    assert model.n_clusters_ == n_clusters
-    assert adjusted_rand_score(labels, model.labels_) > 0.95
-
-
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-@pytest.mark.parametrize("kind", ["independent", "sheet", "elongated"])
+@pytest.mark.parametrize("kind", ["sheet", "elongated"])
 def test_views_that_depend_on_each_other_have_no_clusters(kind: str) -> None:
     """Neighbors in common are no clusters."""
     rng = np.random.default_rng(0)
@@ -80,7 +69,6 @@ def test_views_that_depend_on_each_other_have_no_clusters(kind: str) -> None:
     views = []
     for d in (6, 20):
         shared = {
-            "independent": np.zeros((300, d)),
             "sheet": 4.0 * np.tanh(plane @ rng.normal(0.0, 3.0, (2, d))),
             "elongated": long @ rng.normal(size=(1, d)),
         }[kind]

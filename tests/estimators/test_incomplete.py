@@ -167,30 +167,6 @@ def test_an_incomplete_fit_predicts_a_new_batch_and_grows_by_it() -> None:
     assert adjusted_rand_score(labels[150:], model.labels_[150:]) > 0.8
 
 
-def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path: Any) -> None:
-    from mscam_dask.data.checkpoints import FileCheckpointStore
-
-    class Stopped(Exception):
-        pass
-
-    def stop(event: Any) -> None:
-        if type(event).__name__ == "IterationFinished" and event.iteration == 1:
-            raise Stopped
-
-    views, _, _ = with_gaps()
-    whole = quick(max_iter=4).fit(views)
-    store = FileCheckpointStore(tmp_path / "checkpoints")
-    with pytest.raises(Stopped):
-        quick(max_iter=4, callbacks=[stop], checkpoint_store=store).fit(views)
-    again = quick(max_iter=4, checkpoint_store=store).fit(views)
-    assert_array_equal(again.labels_, whole.labels_)
-    assert_array_equal(again.consensus_graph_.toarray(), whole.consensus_graph_.toarray())
-    others = [view.copy() for view in views]
-    others[0][np.flatnonzero(~np.isnan(views[0][:, 0]))[3]] = np.nan
-    with pytest.raises(ConfigurationError):
-        quick(max_iter=4, checkpoint_store=store).fit(others)
-
-
 def test_views_that_only_samples_have_are_not_excluded() -> None:
     views, _, has = with_gaps()
     alone = np.flatnonzero(has[:, 0])[:3]

@@ -22,6 +22,7 @@ from tests.omics import anndata_of
 from tests.synthetic import gaussian_views
 
 N, C = 240, 4
+FIXED: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 10}
 Labels = NDArray[np.int64]
 
 
@@ -93,13 +94,14 @@ def test_known_labels_hold() -> None:
 
 def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     views, _, known = draw()
-    expected = fit(views, known).labels_
+    expected = fit(views, known, **FIXED).labels_
     names = np.array(["d", "a", "c", "b"], dtype=object)[known]
     for unknown in (None, np.nan, "", pd.NA):
         other = names.copy()
         other[known < 0] = unknown
-        assert_array_equal(fit(views, other).labels_, expected)
-    assert_array_equal(fit(views, np.where(known < 0, np.nan, 10.0 * known)).labels_, expected)
+        assert_array_equal(fit(views, other, **FIXED).labels_, expected)
+    numbers = np.where(known < 0, np.nan, 10.0 * known)
+    assert_array_equal(fit(views, numbers, **FIXED).labels_, expected)
     data = anndata_of(views[0], [f"s{row}" for row in range(N)])
     for number, view in enumerate(views[1:]):
         data.obsm[f"view{number}"] = view
@@ -112,7 +114,7 @@ def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     "options",
     [
         {"constants": Constants.paper(), "max_iter": 2},
-        {"scale": "standard", "alpha": 1.0, "n_neighbors": 10},
+        FIXED,
         {"estimator": MSCAN},
     ],
     ids=["paper", "fixed", "mscan"],
@@ -131,15 +133,15 @@ def test_known_labels_hold_in_one_view_and_incomplete_views() -> None:
     ]
     nowhere = np.where(has[:, 0], -1, known)  # none in the first view
     for X, some in ((views[0], known), (incomplete, known), (incomplete, nowhere)):
-        assert_kept(fit(X, some).labels_, some)
+        assert_kept(fit(X, some, **FIXED).labels_, some)
 
 
 def test_an_automatic_number_of_clusters_has_one_for_each_class_at_least() -> None:
     views, labels = gaussian_views(0, n_samples=N, n_clusters=C, spread=1.2)
     some = np.where(np.arange(N) < 40, labels, -1)
-    assert fit(views, some, "auto").n_clusters_ == C
+    assert fit(views, some, "auto", max_clusters=C + 2, **FIXED).n_clusters_ == C
     finer = np.where(np.arange(N) < 80, labels + C * (np.arange(N) % 2), -1)
-    model = fit(views, finer, "auto")
+    model = fit(views, finer, "auto", max_clusters=2 * C + 1, **FIXED)
     assert model.n_clusters_ == 2 * C
     assert_kept(model.labels_, finer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -48,9 +49,12 @@ def test_workers_give_the_same_bits_with_absent_samples_batches_and_known_labels
     views[0][row % 2 == 1] += 4.0
     views[1][row % 5 == 0] = np.nan
     given: Any = {"batches": row % 2, "partial_labels": np.where(row % 9 == 0, labels, -1)}
-    here = MSCAM(3, n_jobs=1).fit(views, **given)
+    here = MSCAM("auto", max_clusters=4, n_jobs=1).fit(views, **given)
     with local_client(2) as client:
-        there = MSCAM(3, client=client).fit(views, **given)
+        there = MSCAM("auto", max_clusters=4, client=client).fit(views, **given)
+    selections = [one.solution_.n_clusters_selection for one in (here, there)]
+    assert selections[0] is not None
+    assert selections[1] == dataclasses.replace(selections[0], seconds=selections[1].seconds)
     for model in (there, pickle.loads(pickle.dumps(there))):
         assert_array_equal(model.labels_, here.labels_)
     assert_array_equal(there.consensus_graph_.toarray(), here.consensus_graph_.toarray())

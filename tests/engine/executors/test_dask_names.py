@@ -33,7 +33,7 @@ def spans_of(client: Client) -> Any:
 def test_one_span_for_each_outer_iteration_and_for_what_is_around_them() -> None:
     data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
     with local_client(1, processes=False) as client:
-        model = MSCAM(n_clusters=4, client=client).fit(data)
+        model = MSCAM(n_clusters=4, client=client, max_iter=3).fit(data)
         names = span_names(client)
     leaves = [name[1] for name in names if len(name) == 2]
     assert len(names) == len(set(names))
