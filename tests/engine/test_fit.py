@@ -59,14 +59,13 @@ def small_data() -> MultiViewData:
 
 
 def test_threads_and_worker_processes_give_the_same_bits() -> None:
-    for model in MODELS:
-        serial = run_fit(small_data(), settings_of(model), SerialExecutor())
-        assert len(serial.history) > 1, "a path of one iteration tests little"
-        threads = run_fit(small_data(), settings_of(model), ThreadExecutor(2))
-        assert bits(threads) == bits(serial)
     with local_client(3) as client:
-        workers = run_fit(small_data(), settings_of(model), DaskExecutor(client))
-    assert bits(workers) == bits(serial)
+        for model in MODELS:
+            serial = run_fit(small_data(), settings_of(model), SerialExecutor())
+            assert len(serial.history) > 1, "a path of one iteration tests little"
+            for executor in (ThreadExecutor(2), DaskExecutor(client)):
+                other = run_fit(small_data(), settings_of(model), executor)
+                assert bits(other) == bits(serial)
 
 
 def test_observers_see_the_fit_in_order() -> None:

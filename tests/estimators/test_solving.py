@@ -52,9 +52,10 @@ def test_workers_give_the_same_bits_with_absent_samples_batches_and_known_labels
     here = MSCAM("auto", max_clusters=4, n_jobs=1).fit(views, **given)
     with local_client(2) as client:
         there = MSCAM("auto", max_clusters=4, client=client).fit(views, **given)
-    selections = [one.solution_.n_clusters_selection for one in (here, there)]
-    assert selections[0] is not None
-    assert selections[1] == dataclasses.replace(selections[0], seconds=selections[1].seconds)
+    selected, same = (one.solution_.n_clusters_selection for one in (here, there))
+    assert selected is not None
+    assert same is not None
+    assert same == dataclasses.replace(selected, seconds=same.seconds)
     for model in (there, pickle.loads(pickle.dumps(there))):
         assert_array_equal(model.labels_, here.labels_)
     assert_array_equal(there.consensus_graph_.toarray(), here.consensus_graph_.toarray())
