@@ -32,6 +32,7 @@ def of_r(frame: pd.DataFrame, mark: str, *, quoted: bool = True, one_short: bool
 
 IN_NUMBERS = A.set_axis(NUMBERS)
 IN_NUMBERS_OF_GENES = A.set_axis(["7157", "4609", "1956", "3845"], axis=1)
+YEARS = A.set_axis(["2001", "2002", "2003", "2004"], axis=1)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
 GERMAN = csv_of(A, sep=";", decimal=",")
 LINES = csv_of(A).splitlines()
@@ -62,6 +63,7 @@ READ: dict[str, tuple[Any, Any]] = {
     "write.csv2": beside(of_r(A, ";", one_short=False).replace(".", ",")),
     "sep=;": beside("sep=;\r\n" + GERMAN.replace("\n", "\r\n")),
     "comments": beside("# made by x, y, z\n# a,b,c,d,e\n" + csv_of(A)),
+    "years below a comment": beside("# a,b,c,d,e\n" + csv_of(YEARS), frame=YEARS),
     "# of QIIME": beside(csv_of(A, "#SampleID", sep="\t"), "a.txt"),
     "# in names": beside(csv_of(HASHED), frame=HASHED),
     "# in ids": beside(csv_of(A.set_axis([f"R#{i}" for i in range(12)])), frame=A.set_axis([f"R#{i}" for i in range(12)])),

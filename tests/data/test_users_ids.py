@@ -61,11 +61,22 @@ def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix:
             pytest.importorskip("pyarrow")
             frame.to_parquet(source)
         elif suffix == ".csv":
-            frame.to_csv(source)
+            frame.reset_index().to_csv(source)  # numbers twice, without a name and as index
         else:  # write.table of R
             source.write_text(" ".join(frame.columns) + "\n" + frame.to_csv(sep=" ", header=False))
     known = {stem: frame.set_index(name) for stem, frame in frames.items()}
     assert outcome(sources, known, tmp_path / "s.zarr") == "right"
+
+
+def test_whole_numbers_without_a_name_are_ids_beside_ranks(tmp_path: Path) -> None:
+    """A column that counts the samples in an order of its own in each file is a feature."""
+    frames = (
+        A.set_axis(NUMBERS).assign(rank=ORDER + 1.0),
+        B.set_axis(NUMBERS).assign(rank=12.0 - ORDER),
+    )
+    first, second = (frame.astype({"rank": int}) for frame in frames)
+    files = {"a.csv": first.to_csv(), "b.csv": second.iloc[ORDER].to_csv()}
+    assert read(tmp_path, files, frames) == "right"
 
 
 @pytest.mark.parametrize("name", ["platelets", "zip"])

@@ -38,8 +38,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     if len(columns) == 1:
         return parsed_labels(columns[0], str(file)), None
     usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
-    may_be_ids = {place: columns[place] for place in places if place not in usual}
-    (ids,) = id_columns([(table, may_be_ids)])
+    (ids,) = id_columns([(table, dict(enumerate(columns)))])
     free = [place for place in places if ids is None or place != ids.position]
     labels = free if len(free) == 1 else usual
     if ids is None or len(labels) != 1:

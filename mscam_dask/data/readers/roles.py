@@ -39,6 +39,7 @@ _CERTAIN_NAME = re.compile(
 _MAYBE_NAME = re.compile(
     rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
 )
+_OF_ROW_NUMBERS = re.compile(r"(unnamed\d*|index|level0|row|rowid|rownumber)?", re.IGNORECASE)
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
@@ -137,9 +138,11 @@ class Table:
         return id_strength(self.columns[position]) if self.has_header else 0
 
     def may_number_rows(self, position: int) -> bool:
-        """Return whether a column has no name, as row numbers that pandas and R write."""
-        name = self.columns[position].strip().lower()
-        return self.has_header and (not name or name.startswith("unnamed:"))
+        """Return whether a column has no name, or that of row numbers which pandas and R write."""
+        name = self.columns[position]
+        return (
+            self.has_header and _OF_ROW_NUMBERS.fullmatch(re.sub(r"[\W_]+", "", name)) is not None
+        )
 
     def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """Names of columns, None without a header."""
@@ -185,7 +188,7 @@ class IdColumn:
 
 
 Candidates = tuple[Table, Mapping[int, Sequence[str]]]
-"""A table, and its columns that may have sample ids, as text by position."""
+"""A table, and columns of it as text by position, of which one may have the sample ids."""
 
 
 def told_ids(table: Table) -> IdColumn | None:
@@ -212,6 +215,7 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     front, several tables share beside half of the values; one that is called as ids are; the first one of
     unique text; a first column of consecutive whole numbers. Other unique whole numbers there are an error.
     """
+    tables = [(table, _may_be_ids(table, texts)) for table, texts in tables]
     unique = [_unique(*one) for one in tables]
     shared = _shared(tables, unique)
     firsts = Counter(table.name(0) for table, texts in tables if 0 in texts)
@@ -232,6 +236,14 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     return found
 
 
+def _may_be_ids(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Sequence[str]]:
+    return {
+        place: fields
+        for place, fields in (texts.items() if table.source.id_column is not False else ())
+        if place not in table.left_out and table.columns[place].lower() not in LABEL_COLUMNS
+    }
+
+
 def _unique(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Sequence[str]]:
     """Columns of unique texts; row numbers only if no other column has ids."""
     found = {place: fields for place, fields in texts.items() if are_unique(fields)}
@@ -245,12 +257,10 @@ def _unique(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Seque
     return {place: fields for place, fields in found.items() if place not in numbers}
 
 
-def _are_counted(texts: Sequence[str]) -> bool:
+def _are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
     """Return whether texts are the numbers of rows, from 0 or 1."""
-    return any(
-        list(texts) == [str(number) for number in range(first, first + len(texts))]
-        for first in (0, 1)
-    )
+    numbers = (list(map(str, range(first, first + len(texts)))) for first in (0, 1))
+    return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
 
 
 def _shared(
@@ -268,10 +278,14 @@ def _shared(
                 holders[None].append((index, position))
 
     def rank(name: str | None) -> tuple[bool, int, bool, int, int]:
-        held = [(tables[index][0], place) for index, place in holders[name]]
-        number_rows = all(table.may_number_rows(place) for table, place in held)
-        strength = min(table.strength(place) for table, place in held)
-        first = min(place for _, place in held)
+        held = [(*tables[index], place) for index, place in holders[name]]
+        strength = min(table.strength(place) for table, _, place in held)
+        number_rows = all(
+            (table.may_number_rows(place) or not strength)
+            and _are_counted(texts[place], in_order=False)
+            for table, texts, place in held
+        )
+        first = min(place for _, _, place in held)
         return not number_rows, len(held), name is not None, strength, -first
 
     found: dict[int, IdColumn] = {}

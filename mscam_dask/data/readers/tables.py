@@ -16,11 +16,11 @@ from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.roles import (
     MISSING,
     Block,
-    Candidates,
     IdColumn,
     Table,
     are_names,
     are_unique,
+    are_whole,
     id_columns,
     is_number,
     is_value,
@@ -117,7 +117,7 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
     """Read tables of the same samples: one view of each."""
     upright = [table for table in tables if table.samples_in == "rows"]
     rows = [_rows_of(table, upright, selection) for table in upright]
-    ids = id_columns([_may_be_ids(t, r.texts) for t, r in zip(upright, rows, strict=True)])
+    ids = id_columns([(t, r.texts) for t, r in zip(upright, rows, strict=True)])
     found = iter([_on_rows(*each, selection) for each in zip(upright, rows, ids, strict=True)])
     return [
         next(found) if table.samples_in == "rows" else _on_columns(table, selection)
@@ -144,16 +144,6 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
     ]
     numbers = [place for place in places if place not in only_text]
     return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
-
-
-def _may_be_ids(table: Table, texts: Mapping[int, Sequence[str]]) -> Candidates:
-    """Columns that may have ids."""
-    names = table.columns
-    return table, {
-        place: fields
-        for place, fields in (texts.items() if table.source.id_column is not False else ())
-        if place not in table.left_out and names[place].lower() not in LABEL_COLUMNS
-    }
 
 
 def _label_columns(table: Table, selection: Selection) -> list[int]:
@@ -196,6 +186,7 @@ def _on_rows(
         strength = table.strength(place)
         if ids is not None and (
             strength > 1
+            or (table.may_number_rows(place) and are_whole(texts) and are_unique(texts))
             or texts == rows.texts[ids.position]
             or (are_unique(texts) and are_names(texts))
         ):
@@ -215,7 +206,6 @@ def _on_rows(
     ):
         values = filled
         notes.append("one triangle is empty, and filled with the other.")
-    notes += _notes_of_footers(values, sample_ids or (), table.where)
     notes += _notes_of_codes(values, [names[place] for place in features])
     return _contents(
         table,
@@ -243,7 +233,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         and _OF_GENES.fullmatch(names[0])
     ):
         table = replace(table, id_position=0)  # Entrez ids
-    (key,) = id_columns([_may_be_ids(table, head)])
+    (key,) = id_columns([(table, head)])
     left_out = dict(table.left_out)
     if key is not None:
         others = [
@@ -323,6 +313,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
     for reason in dict.fromkeys(left_out.values()):
         names = [repr(name) for name, why in left_out.items() if why == reason and name]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
+    notes = [*notes, *_notes_of_footers(values, sample_ids or (), table.where)]
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
@@ -402,7 +393,7 @@ def _with_both_triangles(values: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _notes_of_footers(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
-    """Refuse last rows with the sums or other statistics of those above them, whose ids say so too."""
+    """Refuse last samples with the sums or other statistics of those before them, whose ids say so too."""
     names = [*itertools.takewhile(_OF_FOOTER.fullmatch, reversed(ids))]
     n_above = len(ids) - len(names)
     if not names or not n_above or not values.size:
@@ -415,11 +406,11 @@ def _notes_of_footers(values: NDArray[Any], ids: Sequence[str], where: str) -> l
         close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
         if is_known.any() and close.all(axis=1).any():
             raise DataError(
-                f"{where}: the row {ids[row]!r} at the end is no sample: it has the sums, means or other statistics of "
-                "the rows above. Remove it."
+                f"{where}: {ids[row]!r} at the end is no sample: it has the sums, means or other statistics of those before "
+                "it. Remove it."
             )
     return [
-        f"last row(s) {', '.join(map(repr, reversed(names)))} taken as samples; remove them if they are none."
+        f"{', '.join(map(repr, reversed(names)))} at the end taken as samples; remove them if they are none."
     ]
 
 

@@ -341,9 +341,9 @@ def _heading(
     first, second = rows[0], rows[1] if len(rows) > 1 else []
     are_values = [is_value(field, decimal) for field in first]
     last = above[-1] if above and source.header is not False and source.comment is None else ""
-    if (
-        last.startswith("#") and not _is_gct(above) and 2 * sum(are_values) >= len(first)
-    ):  # of NumPy
+    is_named = id_strength(first[0]) == CERTAIN or first[0].lower() in _FIRST_NAMES
+    are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not is_named)
+    if last.startswith("#") and not _is_gct(above) and are_data:  # of NumPy
         names = next(iter(_rows([last.lstrip("#")], dialect.delimiter)), [])
         are_text = all(names) and not all(is_number(name, decimal) for name in names)
         if len(names) == len(first) and are_text:
