@@ -147,24 +147,6 @@ def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
     assert names_of(open_store(tmp_path / "d.zarr")) == {"lab": tuple("Lab"), "bare": None}
 
 
-@pytest.mark.parametrize(
-    ("values", "view_type"),
-    [
-        (COLOUR, "distance"),
-        (np.eye(N) - 1, "distance"),
-        (np.triu(np.ones((N, N)), 1), "distance"),
-        (-np.eye(N), "kernel"),
-    ],
-)
-def test_what_is_no_matrix_of_all_pairs_is_not_stored(
-    tmp_path: Path, values: NDArray[np.float64], view_type: str
-) -> None:
-    np.save(tmp_path / "t.npy", values)
-    with pytest.raises(DataError):
-        ingest(tmp_path / "t.npy", tmp_path / "s.zarr", view_type=view_type)
-    assert not (tmp_path / "s.zarr").exists()
-
-
 def test_several_files_are_several_views_named_by_file(tmp_path: Path) -> None:
     np.save(tmp_path / "colour.npy", COLOUR.T)
     np.savetxt(tmp_path / "shape.txt", SHAPE)

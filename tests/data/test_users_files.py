@@ -315,6 +315,7 @@ def test_matrices_that_contradict_the_view_type(
     values.to_csv(tmp_path / "d.csv")
     with raises(DataError, *quoted):
         ingest(tmp_path / "d.csv", tmp_path / "s.zarr", view_type=view_type)
+    assert not (tmp_path / "s.zarr").exists()
 
 
 @pytest.mark.parametrize(

@@ -49,14 +49,22 @@ def bare_pickle(file: Path, trace: Path) -> None:
     file.write_bytes(pickle.dumps(objects(trace)))
 
 
-def zarr_2(path: Path, trace: Path) -> None:
+def member(key: str) -> Callable[[Path, Path], object]:
+    """An archive with a table, of which one member is a pickle."""
+    return lambda file, trace: np.savez(
+        file, allow_pickle=True, **{"view_0": np.eye(3), key: objects(trace)}
+    )
+
+
+def zarr_2(path: Path, trace: Path, dtype: str = "|O") -> None:
     values = path / "colour"
     values.mkdir(parents=True)
     (path / ".zgroup").write_text('{"zarr_format": 2}')
     (values / ".zattrs").write_text('{"_ARRAY_DIMENSIONS": ["sample", "feature"]}')
     filters = [{"id": "pickle", "protocol": 4}]
-    metadata = {"zarr_format": 2, "shape": [1, 1], "chunks": [1, 1], "dtype": "|O", "order": "C"}
-    metadata |= {"fill_value": None, "compressor": None, "filters": filters}
+    metadata = {"zarr_format": 2, "shape": [1, 1], "chunks": [1, 1], "dtype": dtype, "order": "C"}
+    fill = None if dtype == "|O" else 0
+    metadata |= {"fill_value": fill, "compressor": None, "filters": filters}
     (values / ".zarray").write_text(json.dumps(metadata))
     (values / "0.0").write_bytes(pickle.dumps([Canary(trace), "O", [1, 1]]))
 
@@ -101,7 +109,9 @@ def mat_73(file: Path, trace: Path) -> None:
 BOOBY_TRAPS: dict[str, Callable[[Path, Path], object]] = {
     "pickle.npy": bare_pickle,
     "pickle.npz": bare_pickle,
+    **{f"{key}.npz": member(key) for key in ("view_0", "labels", "view_names")},
     "two.zarr": zarr_2,
+    "numbers.zarr": lambda path, trace: zarr_2(path, trace, "<f8"),
     "linked.zarr": zarr_2_elsewhere,
     "three.zarr": zarr_3,
     "five.mat": mat_5,
@@ -116,8 +126,9 @@ def test_reading_runs_no_code(name: str, tmp_path: Path) -> None:
     source = tmp_path / name
     BOOBY_TRAPS[name](source, trace)
     output = tmp_path / "data.zarr"
-    with pytest.raises(DataError):
-        ingest(source, output)
+    for place in filter(Path.exists, (source, source / "colour")):
+        with pytest.raises(DataError):
+            ingest(place, output)
     assert not trace.exists()
     assert not output.exists()
 

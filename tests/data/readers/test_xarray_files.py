@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
-from tests.data.readers.test_named_arrays import Bomb
 
 COLOUR = np.arange(15.0).reshape(5, 3)
 GAPS = np.abs(np.arange(5.0)[:, None] - np.arange(5.0))
@@ -120,37 +117,6 @@ def test_one_zarr_array_is_one_view(tmp_path: Path, zarr_format: Any) -> None:
     )
     array[:] = COLOUR
     np.testing.assert_array_equal(read(path)[0]["colour"], COLOUR)
-
-
-def pickled_zarr_2(path: Path, trace: Path, dtype: str) -> Path:
-    """A v2 store whose only chunk is a pickle that leaves a trace."""
-    array = path / "colour"
-    array.mkdir(parents=True)
-    (path / ".zgroup").write_text('{"zarr_format": 2}')
-    (array / ".zattrs").write_text('{"_ARRAY_DIMENSIONS": ["sample", "feature"]}')
-    metadata = {
-        "zarr_format": 2,
-        "shape": [1, 1],
-        "chunks": [1, 1],
-        "dtype": dtype,
-        "fill_value": 0 if dtype == "<f8" else None,
-        "order": "C",
-        "compressor": None,
-        "filters": [{"id": "pickle", "protocol": 4}],
-    }
-    (array / ".zarray").write_text(json.dumps(metadata))
-    (array / "0.0").write_bytes(pickle.dumps([Bomb(trace), "O", [1, 1]]))
-    return path
-
-
-@pytest.mark.parametrize("dtype", ["|O", "<f8"])
-def test_pickled_zarr_chunks_are_refused_and_not_loaded(tmp_path: Path, dtype: str) -> None:
-    trace = tmp_path / "executed"
-    path = pickled_zarr_2(tmp_path / "a.zarr", trace, dtype)
-    for store in (path, path / "colour"):
-        with pytest.raises(DataError, match="pickle"):
-            read(store)
-    assert not trace.exists()
 
 
 @pytest.mark.parametrize(

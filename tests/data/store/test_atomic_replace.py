@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import itertools
 import os
 import re
@@ -29,7 +28,7 @@ from mscam_dask.data.store.atomic_replace import (
 from mscam_dask.data.store.filesystem import LOCAL, LocalFilesystem
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.errors import DataError, TemporaryFailure
 from tests.data.stores import counting, numbers
 from tests.faults.memory_disk import failing
 
@@ -127,19 +126,6 @@ def test_a_second_writer_is_refused_and_readers_are_not(tmp_path: Path) -> None:
         assert numbers(store) == [0, 1, 2]
     write_store(counting(5, 9), store, overwrite=True)
     assert numbers(store) == [5, 6, 7, 8]
-
-
-def test_a_file_system_without_locks_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(ConfigurationError):
-        write_store(counting(0, 3), tmp_path / "data.zarr")
-    assert not any(tmp_path.glob("*.zarr"))
-
-
-def no_locks(_descriptor: int, _operation: int) -> None:
-    raise OSError(errno.ENOLCK, "No locks available")
 
 
 def test_a_reader_between_the_renames_waits_for_the_second(

@@ -269,9 +269,8 @@ def test_no_credentials(environment: pytest.MonkeyPatch) -> None:
 def test_a_missing_library_is_named(
     environment: pytest.MonkeyPatch, scheme: str, module: str
 ) -> None:
-    registered = sys.modules["fsspec.registry"]
-    environment.setattr(registered, "_registry", {})
-    environment.setattr(registered, "registry", {})
+    registered = sys.modules["fsspec.registry"].__dict__["_registry"]
+    environment.delitem(registered, scheme, raising=False)
     environment.setitem(sys.modules, module, None)
     with pytest.raises(ConfigurationError):
         open_store(f"{scheme}://bucket/data.zarr")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -37,7 +38,6 @@ from mscam_dask.pipeline.cluster import (
     start_errors,
 )
 from mscam_dask.pipeline.settings import AdaptTable, ExecutionTable
-from tests.clusters import scheduler_process, worker_process
 from tests.deploy.files import DEPLOY, documents
 from tests.messages import raises
 from tests.synthetic import gaussian_views
@@ -85,21 +85,13 @@ def address() -> Iterator[str]:
 
 
 def test_a_running_cluster_is_used_and_left_running(address: str, tmp_path: Path) -> None:
-    for _ in range(2):
-        with opened(scheduler=address) as cluster:
+    file = tmp_path / "scheduler.json"
+    file.write_text(json.dumps({"address": address}))
+    for way in ({"scheduler": address}, {"scheduler_file": str(file)}):
+        with opened(**way) as cluster:
             assert address in cluster.description
             check_workers(cluster, [tmp_path])
             assert cluster.client.submit(sum, [1, 2], pure=False).result() == 3
-
-
-def test_a_scheduler_file_names_a_running_cluster(tmp_path: Path) -> None:
-    with (
-        scheduler_process(tmp_path) as (_, address),
-        worker_process(address, tmp_path),
-        opened(scheduler_file=str(tmp_path / "scheduler.json")) as cluster,
-    ):
-        assert address in cluster.description
-        check_workers(cluster, [tmp_path])
 
 
 def test_workers_that_do_not_see_the_data_or_differ_are_named(

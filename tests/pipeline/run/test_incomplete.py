@@ -42,7 +42,7 @@ def incomplete(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any
         frame.to_csv(folder / f"{name}.csv")
     (folder / "p.toml").write_text(
         '[data]\nsource = ["a.csv", "b.csv", "c.csv"]\njoin = "outer"\nimpute = "median"\n'
-        f"[cluster]\nn_clusters = 3\n{HERE}"
+        f"{THREE}{HERE}"
     )
     run(folder / "p.toml", folder / "run")
     return folder / "run", has, labels

@@ -69,11 +69,11 @@ def night(pipeline: Write, first: RunOutcome, tmp_path: Path) -> Night:
 def test_the_new_run_takes_the_place_of_the_old_one(night: Night) -> None:
     states: list[str] = []
 
-    def look(event: Event) -> None:
+    def look() -> None:
         night.assert_first_is_intact()
         states.append(RunDirectory(night.root.with_name("out.next")).read_record().state)
 
-    outcome = night.tonight(look)
+    outcome = night.tonight(at(look, StepFinished), at(look))
     assert outcome.directory.path == night.root
     assert outcome.record == outcome.directory.read_record()
     assert "running" in states
@@ -127,14 +127,19 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     assert not resume_run(night.root).resumed
 
 
-@pytest.mark.parametrize("way", ["exchange", "rename", "rename then exchange", "inside"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        *("exchange", "rename", "inside"),
+        pytest.param("rename then exchange", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_kill_at_any_point_of_the_swap_is_repaired(
     way: str, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "inside":  # as in a mount point
         monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(night.root))
-    exchange = LocalFilesystem.exchange
-    if way.startswith("rename"):
+    elif way == "rename":
         monkeypatch.setattr(LocalFilesystem, "exchange", lambda *_: False)
     elsewhere = again(night.pipeline(f"alpha = 2.0\n{QUIET}"), output=night.root / "../../x")
     with RunDirectory.lock(night.root) as directory, directory.lock_next() as following:
@@ -143,10 +148,12 @@ def test_a_kill_at_any_point_of_the_swap_is_repaired(
                 shutil.move(item, following.path / item.name)
         record = msgspec.structs.replace(elsewhere.record, replaces=night.root.name)
         following.write_record(record)
-        trace = traced(night.root.parent, lambda: directory.replace_with(following))
-    if way.endswith("then exchange"):  # the server of a network file system goes on
-        monkeypatch.setattr(LocalFilesystem, "exchange", exchange)
-    for cut in trace.cuts(most=6, kills=True):
+        trace = traced(
+            night.root.parent,
+            lambda: directory.replace_with(following),
+            can_exchange=not way.startswith("rename"),
+        )
+    for cut in trace.cuts(most=4, kills=True):
         if way == "exchange":
             night.finished()
         inode = night.root.stat().st_ino
