@@ -86,7 +86,7 @@ def main() -> None:
 @click.option(
     "--append", "append_samples", is_flag=True, help="Append the samples to an existing store."
 )
-@lazy_command("mscam_dask.cli.commands:ingest_files")
+@lazy_command("mscam_dask.cli.prepare:ingest_files")
 def ingest() -> None:
     """Write the files of several views into one store.
 
@@ -248,7 +248,7 @@ def doctor() -> None:
     is_flag=True,
     help="Make new certificates with the authority in DIR, valid at most as long as it is.",
 )
-@lazy_command("mscam_dask.cli.commands:make_tls_directory")
+@lazy_command("mscam_dask.cli.prepare:make_tls_directory")
 def tls() -> None:
     """Make certificates for an encrypted cluster.
 
