@@ -49,22 +49,13 @@ def test_edges(n: int, k: int, r: int, seed: int) -> None:
     assert_allclose(squared_distances_to(points, np.arange(n), indices), expected, rtol=1e-13)
 
 
-def test_edges_are_symmetric_to_the_last_bit() -> None:
-    rng = np.random.default_rng(3)
-    points = rng.standard_normal((30, 17))
-    everyone = np.tile(np.arange(30), (30, 1))
-    d = squared_distances_to(points, np.arange(30), everyone)
-    assert_array_equal(d, d.T)
-
-
-def test_edges_do_not_depend_on_blocks() -> None:
-    rng = np.random.default_rng(4)
-    points = rng.standard_normal((64, 37))
-    indices = rng.integers(0, 64, size=(64, 5))
-    rows = np.arange(64)
-    whole = squared_distances_to(points, rows, indices)
+def test_bits_of_edges_are_symmetric_and_do_not_depend_on_blocks() -> None:
+    points = np.random.default_rng(3).standard_normal((64, 37))
+    rows, everyone = np.arange(64), np.tile(np.arange(64), (64, 1))
+    whole = squared_distances_to(points, rows, everyone)
+    assert_array_equal(whole, whole.T)
     parts = [
-        squared_distances_to(points, rows[start : start + 7], indices[start : start + 7])
+        squared_distances_to(points, rows[start : start + 7], everyone[start : start + 7])
         for start in range(0, 64, 7)
     ]
     assert_array_equal(np.vstack(parts), whole)

@@ -1,4 +1,4 @@
-"""Orthonormal columns: signs, the nearest orthonormal matrix, steps on the Stiefel manifold."""
+"""Orthonormal columns: signs, the nearest orthonormal matrix, steps on the Stiefel manifold, bases of rows and kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.orthonormal import orient_columns, polar_factor, power_steps
+from mscam_dask.linalg.orthonormal import (
+    basis_from_gram,
+    basis_from_kernel,
+    basis_from_rows,
+    orient_columns,
+    polar_factor,
+    power_steps,
+)
 
 Array = NDArray[np.float64]
 shapes = st.integers(1, 8).flatmap(lambda h: st.tuples(st.just(h), st.integers(1, h)))
@@ -94,3 +101,54 @@ def test_without_a_linear_term_the_bottom_eigenvectors_are_the_answer() -> None:
     quadratic, _, *points = steps(8, 3, 1, 5000, linear=0.0)
     least = np.trace(points[-1].T @ quadratic @ points[-1])
     assert_allclose(least, scipy.linalg.eigvalsh(quadratic)[:3].sum(), rtol=1e-6)
+
+
+def random_rows(n: int, d: int, rank: int, seed: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, min(rank, d))) @ rng.standard_normal((min(rank, d), d))
+
+
+rows_strategy = st.builds(
+    random_rows, st.integers(1, 14), st.integers(1, 14), st.integers(1, 14), st.integers(0, 999)
+)
+
+
+@settings(max_examples=30)
+@given(rows_strategy)
+def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
+    basis = basis_from_rows(rows)
+    q, s2 = basis.vectors, basis.singular_values_squared
+    singular_values = np.linalg.svd(rows, compute_uv=False)
+    # directions above 1e-5 of the largest stay (s^2 above 1e-10), but for rounding of the Gram matrix
+    assert np.sum(singular_values > 2e-5 * singular_values[0]) <= basis.rank
+    assert np.sum(singular_values > 5e-6 * singular_values[0]) >= basis.rank
+    assert_allclose(q.T @ q, np.eye(basis.rank), atol=1e-12)
+    assert (np.diff(s2) <= 0).all()
+    assert_allclose((q * s2) @ q.T, rows @ rows.T, atol=1e-11 * s2[0])
+
+
+def test_ill_conditioned_rows_give_orthonormal_vectors() -> None:
+    rng = np.random.default_rng(0)
+    left = scipy.linalg.qr(rng.standard_normal((300, 20)), mode="economic")[0]
+    right = scipy.linalg.qr(rng.standard_normal((20, 20)))[0]
+    basis = basis_from_rows((left * np.logspace(0, -4.5, 20)) @ right)
+    assert basis.rank == 20
+    assert_allclose(basis.vectors.T @ basis.vectors, np.eye(20), atol=1e-12)
+
+
+def test_negative_eigenvalues_of_a_kernel_are_dropped() -> None:
+    q = scipy.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0]
+    values = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -5.0])
+    basis = basis_from_kernel((q * values) @ q.T)
+    assert_allclose(basis.singular_values_squared, [3.0, 2.0, 1.0])
+    assert_allclose(np.abs(basis.vectors.T @ q[:, :3]), np.eye(3), atol=1e-12)
+
+
+def test_zero_rows_have_an_empty_basis() -> None:
+    for shape in ((5, 3), (3, 5)):
+        assert basis_from_rows(np.zeros(shape)).vectors.shape == (shape[0], 0)
+
+
+def test_matrices_that_cannot_be_used_are_refused() -> None:
+    with pytest.raises(DataError):
+        basis_from_gram(np.array([[np.nan]]))

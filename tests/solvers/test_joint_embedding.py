@@ -16,23 +16,13 @@ from mscam_dask.solvers.ridge_view import (
     RidgeView,
     complete_embedding,
     joint_embedding,
-    ridge_view,
-    view_svd,
 )
-from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
-from tests.solvers.discriminants import linear_discriminants
-from tests.solvers.whole_rows import ridge_points
+from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
 
 Array = NDArray[np.float64]
 N = 24
-
-
-def ridge_of(rows: Array, present: PresentSamples | None = None) -> RidgeView:
-    shape = ViewShape(rows.shape[0], rows.shape[1], "features")
-    view = view_svd(lambda a, b: rows[a:b], shape, scale="standard", name="a view")
-    return ridge_view(view, alpha=0.5, present=present)
 
 
 def some_views(
@@ -46,7 +36,7 @@ def some_views(
         samples = np.sort(rng.choice(N, size, replace=False))
         present = None if size == N else PresentSamples(samples, N)
         rows = rng.standard_normal((size, 3 + number)) * (1.0 + number)
-        view = ridge_of(rows + labels[samples, None], present)
+        view = prepared(rows + labels[samples, None], alpha=0.5, present=present)
         views.append(view)
         own = linear_discriminants(dataclasses.replace(view, present=None), labels[samples])
         learned.append(dataclasses.replace(own, present=present))

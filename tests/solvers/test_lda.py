@@ -11,20 +11,11 @@ from numpy.typing import NDArray
 from scipy.linalg import solve
 
 from mscam_dask.solvers.lda import LinearDiscriminants, class_sums, discriminant_loadings
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
-from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
-from tests.solvers.discriminants import linear_discriminants
-from tests.solvers.whole_rows import ridge_points
+from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
 
 Array = NDArray[np.float64]
-
-
-def prepared(rows: Array, alpha: float = 1.0) -> RidgeView:
-    shape = ViewShape(rows.shape[0], rows.shape[1], "features")
-    view = view_svd(lambda a, b: rows[a:b], shape, scale="standard", name="a view")
-    return ridge_view(view, alpha=alpha)
 
 
 def distances(found: LinearDiscriminants) -> Array:
@@ -70,17 +61,6 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     vectors, weights = view.coordinates()
     _, separation = discriminant_loadings(class_sums(vectors, labels), np.sqrt(weights))
     assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
-
-
-def test_names_of_clusters_order_of_samples_and_unit_do_not_matter() -> None:
-    rows, labels = example(1)
-    order = np.random.default_rng(0).permutation(60)
-    renamed = np.array([2, 0, 1])[labels]
-    expected = distances(linear_discriminants(prepared(rows), labels))
-    again = linear_discriminants(prepared(1e6 * rows), renamed)
-    assert_allclose(distances(again), expected, rtol=1e-4, atol=1e-4)
-    moved = linear_discriminants(prepared(rows[order]), labels[order])
-    assert_allclose(distances(moved), expected[np.ix_(order, order)], rtol=1e-4, atol=1e-4)
 
 
 def test_clusters_without_any_spread() -> None:

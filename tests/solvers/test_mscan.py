@@ -1,4 +1,4 @@
-"""MSCAN's Z-step against the Sylvester equation it solves, and its limits in the graph weight."""
+"""MSCAN's Z-step against the Sylvester equation it solves."""
 
 from __future__ import annotations
 
@@ -36,13 +36,10 @@ class Smoothed(NamedTuple):
     objective: float
 
 
-def smoothed(
-    seed: int, *, n_columns: int = 5, n_components: int = 1, alpha: float = 1.0, weight: float
-) -> Smoothed:
+def smoothed(seed: int, *, n_columns: int, alpha: float, weight: float) -> Smoothed:
     rng = np.random.default_rng(seed)
     basis = basis_from_rows(rng.standard_normal((N_SAMPLES, n_columns)))
-    group = np.arange(N_SAMPLES) % n_components
-    affinity = rng.random((N_SAMPLES, N_SAMPLES)) * (group[:, None] == group)
+    affinity = rng.random((N_SAMPLES, N_SAMPLES))
     np.fill_diagonal(affinity, 0.0)
     graph = GraphRows(0, csr_array(affinity))
     rows = laplacian_rows(graph, [graph], ((0, N_SAMPLES),), precision=np.float64)
@@ -70,14 +67,3 @@ def test_solves_the_sylvester_equation(seed: int, d: int, alpha: float, weight: 
     assert found.mean_distance == pytest.approx(
         oracle.pair_distances(found.embedding).sum() / (N_SAMPLES * (N_SAMPLES - 1)), abs=1e-4
     )
-
-
-@pytest.mark.parametrize("n_components", [1, 3])
-def test_a_heavy_graph_makes_rows_constant_on_its_components(n_components: int) -> None:
-    found = smoothed(2, n_components=n_components, weight=1e7)
-    s2 = found.basis.singular_values_squared
-    for own in (np.arange(N_SAMPLES) % n_components == g for g in range(n_components)):
-        # the constant itself: L annihilates it, so (s² + α) c = s² mean(q)
-        mean = found.basis.vectors[own].mean(axis=0)
-        expected = np.broadcast_to(s2 / (s2 + 1.0) * mean, (int(np.count_nonzero(own)), len(s2)))
-        assert_allclose(found.embedding[own], expected, atol=1e-4)

@@ -110,21 +110,6 @@ def far_groups(seed: int, n: int, n_groups: int) -> tuple[Array, Labels]:
     return points[order].astype(np.float32).astype(np.float64), groups[order]
 
 
-@given(st.integers(0, 2**16), st.integers(2, 40), st.integers(1, 12), st.integers(1, 5))
-@settings(max_examples=60)
-def test_rows_and_bridges_are_those_of_the_dense_distances(
-    seed: int, n: int, k: int, n_clusters: int
-) -> None:
-    points, groups = far_groups(seed, n, 4)
-    labels = canonical_labels(groups % n_clusters)
-    blocks = WeightedBlocks((0.5 * points[:, :1], points[:, 1:]), (np.full(1, 4.0), np.ones(1)))
-    distances = oracle.pair_distances(points)
-    rows = oracle.partition_graph(distances, labels, k, np.ones((n, n), dtype=np.bool_))
-    expected = oracle.bridged(distances, rows, labels, edges_of_rows(labels, k))
-    graph = partition_graph(blocks, labels, k)
-    assert_allclose(graph.toarray(), expected, atol=1e-8)
-
-
 @given(st.integers(0, 2**16), st.integers(1, 12))
 @settings(max_examples=30)
 def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: int) -> None:

@@ -37,8 +37,7 @@ from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_ro
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.blocks import small_blocks
-from tests.solvers.discriminants import linear_discriminants
-from tests.solvers.whole_rows import reduced_problem, ridge_points
+from tests.solvers.whole_rows import linear_discriminants, reduced_problem, ridge_points
 from tests.synthetic import gaussian_views
 
 N = 600

@@ -1,4 +1,4 @@
-"""Partitions: exact recovery, no empty cluster, no dependence on rotation or order; Ward merges."""
+"""Partitions: exact recovery, no empty cluster, no dependence on rotation or order; Ward merges; k-means as in scikit-learn; the embedding of walks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from sklearn.cluster import KMeans
 
 from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.cluster_tree import ward_merge
@@ -17,6 +18,8 @@ from mscam_dask.solvers.spectral_cut import (
     SpectralEmbedding,
     canonical_labels,
     extend_cut,
+    k_means_starts,
+    lloyd,
     near_optimal_partitions,
     random_minima,
     sampled_rows,
@@ -74,12 +77,17 @@ def test_no_cluster_is_empty(seed: int, shape: tuple[int, int]) -> None:
         assert_array_equal(cut, canonical_labels(cut))
 
 
-def clustered_embedding(seed: int, *, n: int = 90, c: int = 4, mixing: float = 0.15) -> Array:
-    """Bottom eigenvectors of a noisy block graph: nothing exact, nothing tied."""
+def noisy_laplacian(seed: int, *, n: int, c: int, mixing: float) -> Array:
+    """Laplacian of a noisy block graph: nothing exact, nothing tied."""
     rng = np.random.default_rng(seed)
     group = np.arange(n) % c
     affinity = rng.random((n, n)) * np.where(group[:, None] == group, 1.0, mixing)
-    return np.asarray(scipy.linalg.eigh(oracle.dense_laplacian(affinity))[1][:, :c])
+    return np.asarray(oracle.dense_laplacian(affinity))
+
+
+def clustered_embedding(seed: int, *, n: int = 90, c: int = 4, mixing: float = 0.15) -> Array:
+    """Bottom eigenvectors of the Laplacian."""
+    return np.asarray(scipy.linalg.eigh(noisy_laplacian(seed, n=n, c=c, mixing=mixing))[1][:, :c])
 
 
 @given(st.integers(0, 2**16), st.sampled_from([0.15, 0.7, 1.0]))
@@ -257,3 +265,102 @@ def test_near_optimal_partitions_are_distinct_and_by_their_squares(
     names = [int(labels[1]) for labels in found]
     assert len(set(names)) == len(names)
     assert [squares_of[name] for name in names] == expected
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", ["overlapping", "separate", "repeated rows"])
+@pytest.mark.parametrize("n_init", [1, 30])
+def test_the_partition_is_that_of_the_estimator(kind: str, n_init: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 7))
+    if kind == "separate":
+        rows += 20 * np.eye(7)[rng.integers(7, size=400)]
+    if kind == "repeated rows":
+        rows = rows[rng.integers(5, size=400)]
+    for seed in range(2):
+        model = KMeans(7, n_init=n_init, max_iter=100, tol=0.0, random_state=seed).fit(rows)
+        found = k_means_starts(rows, 7, seed, n_init)
+        labels, squares = min(found, key=lambda minimum: minimum[1])
+        np.testing.assert_array_equal(canonical_labels(labels), canonical_labels(model.labels_))
+        assert squares == pytest.approx(model.inertia_, rel=1e-12)
+
+
+def test_given_centers_lead_to_the_bits_of_the_estimator() -> None:
+    rng = np.random.default_rng(1)
+    rows, centers = rng.normal(size=(300, 4)), rng.normal(size=(6, 4))
+    model = KMeans(6, init=centers, n_init=1, max_iter=100, tol=0.0).fit(rows)
+    kept = centers.copy()
+    labels, squares = lloyd(rows, centers)
+    np.testing.assert_array_equal(labels, model.labels_)
+    assert squares == model.inertia_
+    np.testing.assert_array_equal(centers, kept)
+
+
+def cosines(rows: Array) -> Array:
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(unit @ unit.T)
+
+
+@given(st.integers(0, 2**16), st.integers(2, 6))
+@settings(max_examples=20)
+def test_all_pairs_give_where_the_walks_end(seed: int, c: int) -> None:
+    L = noisy_laplacian(seed, n=60, c=c, mixing=0.3)
+    values, vectors = np.linalg.eigh(L)
+    stopping = values[c] / 2
+    ends = stopping * np.linalg.inv(L + stopping * np.eye(len(L)))
+    assert_allclose(ends.sum(axis=1), 1.0)
+    assert ends.min() > 0  # probabilities
+    rows = walk_embedding(values, vectors, c).rows
+    assert_allclose(rows @ rows.T, cosines(ends - ends.mean(axis=0)), atol=1e-8)
+
+
+@given(st.lists(st.integers(4, 20), min_size=2, max_size=6), st.integers(0, 2**16))
+@settings(max_examples=20)
+def test_the_limit_of_c_components(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    c = len(sizes)
+    group = np.repeat(np.arange(c), sizes)
+    affinity = np.where(group[:, None] == group, rng.uniform(0.5, 1.0, (len(group),) * 2), 0.0)
+    values, vectors = scipy.linalg.eigh(oracle.dense_laplacian(affinity))
+    for m in (c, min(2 * c, len(group))):
+        embedding = walk_embedding(values[:m], vectors[:, :m], c)
+        for cut, _ in [start_minima(embedding, None)[0], *random_minima(embedding, 0, range(2))]:
+            assert_array_equal(cut, canonical_labels(group))
+
+
+def test_eigenvalues_below_the_precision_of_the_vectors_are_rounding() -> None:
+    # six groups that hang together by threads of 1e-9, in single precision
+    values = np.array([0.0, 4e-308, 4e-308, 4e-308, 7e-9, 2e-8])
+    vectors = polar_factor(np.random.default_rng(0).standard_normal((9, 6))).astype(np.float32)
+    rows = walk_embedding(values, vectors, 3).rows
+    assert rows.dtype == np.float32
+    rest = vectors - vectors.mean(axis=0)
+    assert_allclose(rows, rest / np.linalg.norm(rest, axis=1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("values", "c", "stopping"),
+    [
+        ([0.0, 0.1, 0.4, 0.9], 2, 0.2),
+        ([0.0, 0.1], 2, 0.05),  # there is none beyond
+        ([0.0, 0.0, 0.0, 0.6], 2, 0.3),  # in more pieces than clusters
+        ([0.0, 0.0, 1e-17, 0.6], 2, 0.3),
+        ([0.0, 0.0, 0.0], 2, 0.5),  # without edges
+        ([0.0, 0.0, 1e-10, 1e7], 2, 5e6),  # rounding is relative to the largest
+        ([0.0, 0.0, 1e-300, 2e-300], 2, 0.5),  # nothing but rounding
+        ([-1e-17, 0.1, 0.4], 2, 0.2),
+    ],
+)
+def test_walks_stop_at_half_the_first_eigenvalue_beyond(
+    values: list[float], c: int, stopping: float
+) -> None:
+    m = len(values)
+    vectors = polar_factor(np.random.default_rng(0).standard_normal((9, m)))
+    rows = (vectors - vectors.mean(axis=0)) / (np.maximum(values, 0.0) + stopping)
+    expected = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert_allclose(walk_embedding(np.array(values), vectors, c).rows, expected, atol=1e-12)
+
+
+def test_equal_rows_stay_zero() -> None:
+    rows = walk_embedding(np.zeros(2), np.full((4, 2), 0.5), 2).rows
+    assert_array_equal(rows, 0.0)

@@ -1,4 +1,4 @@
-"""ADMM problem of a view from whole rows, with a basis of span(H) by projection instead of by sums."""
+"""Steps of a view from whole rows: ridge view, discriminants, and the ADMM problem with a basis of span(H) by projection."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.orthonormal import Basis
 from mscam_dask.solvers.admm import AdmmState, ReducedProblem, n_shrunk
-from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.lda import (
+    LinearDiscriminants,
+    class_sums,
+    discriminant_points,
+    fitted_discriminants,
+)
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
+from mscam_dask.solvers.row_blocks import ViewShape, ViewType
+from mscam_dask.types.parameters import Scale
+from mscam_dask.types.rules import SIZES
 
 # Length of a component outside span(Q) below which it is rounding.
 NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
@@ -67,3 +77,30 @@ def reduced_problem(
         metric_ridge=metric_ridge,
         graph_weight=graph_weight,
     )
+
+
+def prepared(
+    rows: NDArray[np.float64],
+    *,
+    alpha: float = 1.0,
+    scale: Scale = "standard",
+    view_type: ViewType = "features",
+    present: PresentSamples | None = None,
+) -> RidgeView:
+    """Ridge view of rows in memory."""
+    shape = ViewShape(rows.shape[0], rows.shape[1], view_type)
+    view = view_svd(lambda start, stop: rows[start:stop], shape, scale=scale, name="a view")
+    return ridge_view(view, alpha=alpha, present=present)
+
+
+def linear_discriminants(
+    view: RidgeView,
+    labels: NDArray[np.int64],
+    *,
+    most_directions: int = SIZES.max_rank,
+) -> LinearDiscriminants:
+    """Solve B u = s S u for a view and a partition, and project the samples on the solutions."""
+    own = labels if view.present is None else labels[view.present.samples]
+    sums = class_sums(view.basis.vectors[:, :most_directions], own)
+    loadings, metric = fitted_discriminants(sums, view)
+    return metric.of_rows(discriminant_points(view, loadings))

@@ -99,17 +99,6 @@ def test_slip_2_second_multiplier_is_zero_for_ever() -> None:
         assert np.abs(state.Y2).max() <= 1e-13 * state.penalty * np.abs(state.P).max()
 
 
-def test_slip_2_the_split_is_a_proximal_term() -> None:
-    # with M = P_before, Y2 = 0: argmin_P ||W + Y/mu - Z^T P||^2 + ||P - P_before||^2
-    state = random_state(8, 2, np.random.default_rng(2))
-    state = dataclasses.replace(state, M=state.P, Y2=np.zeros_like(state.P))
-    problem = problem_of(np.eye(8), np.eye(8), metric_ridge=0.0, slips=PRINTED_SPLIT)
-    stacked = np.vstack((state.Z.T, np.eye(8)))
-    target = np.vstack((state.W + state.Y / state.penalty, state.P))
-    expected = scipy.linalg.lstsq(stacked, target)[0]
-    assert_allclose(oracle.p_step(problem, state.Z, state), expected, atol=1e-10)
-
-
 # --- Slip 3: Eq. (22) does not solve Eq. (21) ----------------------------------------------------
 
 

@@ -53,18 +53,15 @@ def watched(client: Client) -> tuple[MSCAM, Samples]:
     """A finished run and a failed one, and what a scrape then finds."""
     data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
     events = ClusterEvents(client, name=NAME)
-    model = MSCAM(n_clusters=4, constants=Constants.paper(), client=client, callbacks=[events]).fit(
-        data
-    )
+    paper: Any = {"constants": Constants.paper(), "max_iter": 3, "client": client}
+    model = MSCAM(n_clusters=4, callbacks=[events], **paper).fit(data)
 
     def refuse(event: Event) -> None:
         if isinstance(event, IterationFinished):
             raise ConfigurationError("enough")
 
     with pytest.raises(ConfigurationError):
-        MSCAM(n_clusters=4, constants=Constants.paper(), client=client, callbacks=[refuse]).fit(
-            data
-        )
+        MSCAM(n_clusters=4, callbacks=[refuse], **paper).fit(data)
     return model, scrape(client)
 
 

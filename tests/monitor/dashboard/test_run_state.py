@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mscam_dask.monitor.dashboard import run_state as module
@@ -102,6 +102,7 @@ kinds = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(json_values | st.fixed_dictionaries({"event": kinds, "run": json_values})))
 def test_anything_may_be_sent(payloads: list[Any]) -> None:
     runs = Runs()

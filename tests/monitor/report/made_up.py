@@ -22,6 +22,11 @@ from tests.monitor.records import outer
 VIEWS = ("pixels", "edges")
 
 
+def some_labels(n_samples: int, n_clusters: int) -> NDArray[np.int64]:
+    """Clusters of nearly the same size, in random order."""
+    return np.random.default_rng(0).permutation(np.arange(n_samples) % n_clusters)
+
+
 def block_graph(labels: NDArray[np.int64], n_neighbors: int = 4) -> csr_array[np.float64]:
     """Each sample leans on the next ones of its cluster, with equal weights."""
     order = np.argsort(labels, kind="stable")

@@ -36,13 +36,7 @@ from mscam_dask.plot.pictures import (
     principal_planes,
     sample_property,
 )
-from tests.monitor.report.made_up import block_graph
-
-
-def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    rng = np.random.default_rng(n_samples)
-    return rng.permutation(np.arange(n_samples) % n_clusters).astype(np.int64)
-
+from tests.monitor.report.made_up import block_graph, some_labels
 
 # ---- many clusters ---------------------------------------------------------------------------
 
