@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import ingest
+from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
 from tests.messages import quotes, raises
@@ -239,6 +240,19 @@ def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "kinds.csv").write_text(csv_of(pd.DataFrame({"class": kinds}).iloc[ORDER]))
     sources = [tmp_path / "a.csv", tmp_path / "kinds.csv"]
     assert outcome(sources, {"a": A}, tmp_path / "s.zarr", labels=kinds) == "right"
+
+
+def test_labels_in_a_sheet_of_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    kinds = pd.DataFrame({"kind": [*"uvw" * 4]}, index=A.index)
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        for name, frame in {"a": A, "kinds": kinds.iloc[ORDER]}.items():
+            frame.to_excel(book, sheet_name=name, index_label="id")
+    for views in (None, ["a"]):
+        ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr", views=views, labels="kind", overwrite=True)
+        data = open_store(tmp_path / "s.zarr")
+        assert data.view_names == ("a",)
+        assert np.array(data.label_names)[data.labels].tolist() == kinds["kind"].tolist()
 
 
 def test_text_under_the_name_of_a_workbook(tmp_path: Path) -> None:

@@ -134,7 +134,11 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         cells = {name: sheet.iloc[source.skip :].map(_cell) for name, sheet in sheets.items()}
         filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
         is_one = len(filled) < 2
-        wanted = [name for name in filled if is_one or selection.wants(str(name))]
+        wanted = [
+            name
+            for name, sheet in filled.items()
+            if is_one or selection.wants(str(name)) or (sheet == selection.labels).any(axis=None)
+        ]
         if is_archive and source.suffix in (".xlsx", ".xlsm"):
             _check_formulas(source, wanted if selection.views is not None else sheets)
     if not filled:

@@ -71,6 +71,7 @@ class Dialect:
     ends: bool
     missing: str
     on_columns: bool
+    numbers_rows: bool
 
 
 def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
@@ -100,6 +101,10 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
         ends=bool(rng.random() < 0.85),
         missing=missing,
         on_columns=on_columns,
+        numbers_rows=header == "names"
+        and not on_columns
+        and ids != "no ids"
+        and rng.random() < 0.2,
     )
 
 
@@ -157,6 +162,10 @@ def lines_of(
         rows = [[quoted(item, "ids"), *row] for item, row in zip(table.index, rows, strict=True)]
         lead = {"names": [quoted(id_header, "ids")], "leading empty cell": [quoted("", "ids")]}
         names = [*lead.get(dialect.header, []), *names]
+    if dialect.numbers_rows:  # of a frame that was shuffled
+        names.insert(0, '""' if blank else "")
+        order = np.random.default_rng(len(rows)).permutation(len(rows))
+        rows = [[str(number), *row] for number, row in zip(order, rows, strict=True)]
     if dialect.header != "no header":
         rows.insert(0, names)
     mark = dialect.delimiter
@@ -201,6 +210,8 @@ def check_with_pandas(
 ) -> None:
     has_ids = not pd.api.types.is_integer_dtype(stands.index.dtype)
     names = [*(["the ids"] if has_ids else []), *map(str, stands.columns)]
+    if dialect.numbers_rows:
+        names.insert(0, "the numbers")
     n_above = dialect.comments + (dialect.header != "no header")
     with warnings.catch_warnings():  # from pandas 3.1 on the default is exact
         warnings.filterwarnings("ignore", "The 'float_precision' argument")
