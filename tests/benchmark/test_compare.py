@@ -1,11 +1,10 @@
-"""Comparisons from a file to the directory: rows, resumption, failures and errors."""
+"""Comparisons from a file to the directory: rows, resumption, failures and errors; the estimate before."""
 
 from __future__ import annotations
 
 import json
 import signal
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import msgspec
@@ -29,12 +28,17 @@ from mscam_dask.benchmark.results import (
     ExperimentRecord,
     read_record,
 )
+from mscam_dask.benchmark.run_command import plan_experiment
+from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished
+from mscam_dask.pipeline.toml_document import parse_override
+from mscam_dask.types.parameters import Parameters
 from tests.benchmark.conftest import Write
 from tests.synthetic import three_subspaces
 
@@ -392,10 +396,11 @@ def test_own_classes_are_compared(write: Write, here: Path) -> None:
 
 def test_methods_of_entry_points_are_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "own_methods.py").write_text(OWN)
-    entry = EntryPoint("halves", "own_methods:Halves", GROUP)
-    monkeypatch.setattr(
-        "mscam_dask.benchmark.methods.entry_points", lambda group: [entry] * (group == GROUP)
-    )
+    installed = here / "own-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(f"[{GROUP}]\nhalves = own_methods:Halves\n")
+    monkeypatch.syspath_prepend(here)
     known = known_methods.__wrapped__()
     assert known["halves"].make(3, 7, {"column": 1}).random_state == 7
     assert set(known) == {"halves", *METHODS}  # an experiment runs METHODS by default
@@ -469,3 +474,17 @@ def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Pa
     datasets = open_datasets(settings, here / "stores")
     runs = method_runs(settings, datasets)
     assert [each.method for each in runs] == [name for name in METHODS if "bsv" not in name]
+
+
+SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
+
+
+def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(write: Write) -> None:
+    file, out = write(SWEEP), Path("out")
+    run_experiment(read_experiment(file), out)
+    plan = plan_memory(open_store("out/data/tiny.zarr"), Parameters(n_clusters=3))
+    needs = f"{plan.worker_bytes(1) / 2**30:.2f} GiB"
+    apart = [parse_override("execution.in_process=false"), parse_override("execution.workers=4")]
+    for overrides in ((), apart):
+        settings = read_experiment(file, overrides)
+        assert needs in dict(plan_experiment(settings, out))["Workers"]

@@ -1,7 +1,8 @@
-"""Reports of experiments: the numbers of the record and of the paper, without scripts."""
+"""Records and reports of experiments: the numbers of the record and of the paper, without scripts; damaged records are errors."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from mscam_dask.benchmark.results import (
     MethodEntry,
     RowEntry,
     TrialEntry,
+    encode_experiment,
+    read_record,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import ViewEntry
@@ -144,3 +147,46 @@ def test_the_report_of_a_directory(tmp_path: Path) -> None:
     assert 'href="results.csv"' not in page
     with pytest.raises(DataError):
         write_experiment_report(tmp_path, record(), tmp_path)
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
+
+
+def read(content: bytes, directory: Path) -> ExperimentRecord:
+    (directory / "experiment.json").write_bytes(content)
+    return read_record(directory)
+
+
+def test_what_is_written_is_read_back_and_nan_is_null(tmp_path: Path) -> None:
+    made = record()
+    maps = replace(made.heat_maps[0], label_free={"eigengap": ((float("nan"), 1e-3),)})
+    content = encode_experiment(replace(made, heat_maps=(maps,)))
+    back = read(content, tmp_path)
+    assert back.trials == made.trials
+    assert back.heat_maps[0].label_free["eigengap"] == ((None, 1e-3),)
+    assert encode_experiment(back) == content
+
+
+def test_the_document_that_the_docs_show_is_one(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```json\n(.*?)```", DOCS.read_text(), flags=re.S)
+    document = json.loads(shown)
+    read_back = read(shown.encode(), tmp_path)
+    fields = set(ExperimentRecord.__struct_fields__)
+    assert set(document) == fields
+    for name in ("datasets", "methods", "rows", "curves", "heat_maps", "trials"):
+        (entry,) = getattr(read_back, name)
+        assert set(document[name][0]) == set(entry.__struct_fields__), name
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"\xff",
+        encode_experiment(record()).replace(b"mscam_dask.experiment", b"other"),
+        encode_experiment(record()).replace(b'_version": 1', b'_version": 97'),
+    ],
+)
+def test_content_that_is_no_experiment_is_refused(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        read(content, tmp_path)

@@ -1,4 +1,4 @@
-"""What scikit-learn asks of an estimator: its own checks, parameters, copies, numbers of NumPy."""
+"""What scikit-learn asks of an estimator: its own checks, parameters, copies, numbers of NumPy; and what autologgers of it may see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
+from sklearn.utils import all_estimators
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mscam_dask import MSCAM, MSCAN, Constants
@@ -132,3 +134,33 @@ def test_a_checkpointer_that_cannot_be_pickled_is_left_behind() -> None:
     model = quick(checkpoint_store=checkpoint_store)
     assert pickle.loads(pickle.dumps(model)).checkpoint_store is None
     assert model.checkpoint_store is checkpoint_store
+
+
+def counting(method: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def patched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(type(self).__name__)
+        return method(self, *args, **kwargs)
+
+    return patched
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the estimators whose fit was called, patched as MLflow's autolog does."""
+    found: list[str] = []
+    for _, kind in all_estimators():
+        if issubclass(kind, MSCAM):
+            continue
+        for name in ("fit", "fit_transform", "fit_predict"):
+            if callable(method := getattr(kind, name, None)):
+                monkeypatch.setattr(kind, name, counting(method, found))
+    return found
+
+
+def test_autologgers_see_no_fit_inside_a_fit(calls: list[str]) -> None:
+    views, _ = gaussian_views(0, n_samples=90)
+    model = MSCAM("auto", n_jobs=1).fit(views)
+    model.predict(views)
+    assert calls == []
+    KMeans(2, n_init=1).fit(np.eye(4))
+    assert calls == ["KMeans"]  # the patch counts
