@@ -275,7 +275,7 @@ class _ZeroDiagonalRows(RowsOf):
 def _is_symmetric(view: RowSource) -> bool:
     """Return whether a view is square, and its first rows and columns are the same."""
     n_rows, n_columns = view.shape
-    if n_rows != n_columns:
+    if n_rows != n_columns or n_rows < 2:
         return False
     corner = view.read(0, min(n_rows, _CORNER))[:, :_CORNER]
     return np.array_equal(corner, corner.T, equal_nan=True) and bool(np.any(corner != 0))

@@ -56,6 +56,13 @@ def _put(file: Any, references: Any, name: str, value: Any, parent: Any = None) 
         node = parent.create_dataset(name, data=utf_16[:, None])
         node.attrs["MATLAB_class"] = np.bytes_("char")
         return node
+    if not isinstance(value, dict) and value.dtype.kind == "U":  # rows padded with blanks
+        rows = [
+            np.frombuffer(text.encode("utf-16-le"), "<u2") for text in np.strings.ljust(value, 9)
+        ]
+        node = parent.create_dataset(name, data=np.stack(rows, axis=1))
+        node.attrs["MATLAB_class"] = np.bytes_("char")
+        return node
     if isinstance(value, dict):
         group = parent.create_group(name)
         group.attrs["MATLAB_class"] = np.bytes_("struct")

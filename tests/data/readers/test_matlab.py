@@ -109,6 +109,18 @@ def test_what_can_be_no_view_is_left_out_and_told(save: Any, tmp_path: Path) -> 
         read(path, views=("colour", "mixed"))
 
 
+def test_rows_of_a_matrix_of_characters_are_texts_without_padding(
+    save: Any, tmp_path: Path
+) -> None:
+    n = len(COLOUR)
+    ids, kinds = [f"P{10**row}" for row in range(n)], ["u", "vvv"] * n
+    texts = {"ids": np.array(ids), "labels": np.array(kinds[:n])}
+    _, loaded = read(save(tmp_path / "a.mat", colour=COLOUR, **texts))
+    assert loaded.sample_ids == tuple(ids)
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == kinds[:n]
+
+
 def test_fields_of_a_struct_are_variables(save: Any, tmp_path: Path) -> None:
     fields = {"colour": COLOUR, "X": cells(SHAPE, WORDS), "gt": LABELS, "note": "hello"}
     path = save(tmp_path / "a.mat", data=fields)
