@@ -10,24 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
 from mscam_dask.data.checkpoints import FileCheckpointStore
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import run_pipeline
 from mscam_dask.pipeline.settings import OutputTable, Settings
 from mscam_dask.pipeline.toml_document import parse_override
-from mscam_dask.types.events import IterationFinished
 from tests.data.conftest import keys
 from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes
+from tests.pipeline.runs import QUIET, THREE, Stopped, at, stop
+from tests.synthetic import save_npz, three_subspaces
 
 PLACE = ObjectPath("s3://bucket/checkpoints/one")
 
@@ -37,29 +35,11 @@ PLACE = ObjectPath("s3://bucket/checkpoints/one")
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
-    views = {f"view_{index}": view.read(0, 60) for index, view in enumerate(data.views)}
-    np.savez(tmp_path / "tiny.npz", allow_pickle=False, labels=np.asarray(data.labels), **views)
+    save_npz(tmp_path / "tiny.npz", three_subspaces())
     file = tmp_path / "tiny.toml"
-    file.write_text(
-        "[data]\nsource = 'tiny.npz'\n"
-        "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
-        "[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
-        "[output]\ncheckpoints = 's3://bucket/checkpoints'\n"
-    )
+    output = "[output]\ncheckpoints = 's3://bucket/checkpoints'\n"
+    file.write_text(f"[data]\nsource = 'tiny.npz'\n{THREE}{QUIET}{output}")
     return read_config(file)
-
-
-class PreEmpted(BaseException):
-    """The computer is taken away."""
-
-
-def pre_empted_after(iteration: int) -> Any:
-    def observer(event: Event) -> None:
-        if isinstance(event, IterationFinished) and event.iteration == iteration:
-            raise PreEmpted
-
-    return observer
 
 
 @pytest.mark.thorough
@@ -69,8 +49,8 @@ def test_a_run_goes_on_in_another_directory(
     local = msgspec.structs.replace(settings, output=OutputTable())
     run_pipeline(local, tmp_path / "undisturbed")
     assert keys(bucket) == []
-    with pytest.raises(PreEmpted):
-        run_pipeline(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    with pytest.raises(Stopped):  # the computer is taken away
+        run_pipeline(settings, tmp_path / "node 1", observers=[at(stop)])
     assert any(key.endswith("/current.json") for key in keys(bucket))
     outcome = run_pipeline(settings, tmp_path / "node 2")
     assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
@@ -87,8 +67,8 @@ def test_a_run_goes_on_from_a_directory_unless_it_is_to_start_again(
 ) -> None:
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
-    with pytest.raises(PreEmpted):
-        run_pipeline(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    with pytest.raises(Stopped):
+        run_pipeline(elsewhere, tmp_path / "node 1", observers=[at(stop)])
     outcome = run_pipeline(elsewhere, tmp_path / "node 2", overwrite=overwrite)
     assert [entry.after_iteration for entry in outcome.record.resumed] == [1] * (not overwrite)
     assert list((tmp_path / "shared").iterdir()) == []

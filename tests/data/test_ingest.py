@@ -180,17 +180,11 @@ def test_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     assert open_store(tmp_path / "s.zarr").view_names == ("view_1",)
 
 
-@pytest.mark.parametrize("sources", [{"a": COLOUR}, [COLOUR, SHAPE], pd.DataFrame(COLOUR), None])
-def test_what_is_no_source_is_refused(tmp_path: Path, sources: Any) -> None:
-    with pytest.raises(DataError):
-        ingest(sources, tmp_path / "s.zarr")
-
-
-def test_no_source_and_missing_source(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        ingest([], tmp_path / "s.zarr")
-    with pytest.raises(DataError):
-        ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
+def test_what_is_no_source_or_output_is_refused(tmp_path: Path) -> None:
+    frame = pd.DataFrame(COLOUR)
+    for sources in ({"a": COLOUR}, [COLOUR, SHAPE], frame, None, [], tmp_path / "a.npz"):
+        with pytest.raises(DataError):
+            ingest(sources, tmp_path / "s.zarr")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         ingest(tmp_path / "a.npz", None)  # type: ignore[arg-type]
 

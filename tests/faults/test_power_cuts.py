@@ -146,26 +146,3 @@ def test_a_run_that_is_the_first_or_replaces_another(
             assert start() == after, cut
     trace.synced()
     assert labels(path) == after, "it returned before it was on the disk"
-
-
-@of_cuts
-@pytest.mark.thorough
-def test_retention(folder: Path, most: int | None) -> None:
-    root = folder / "d" / "runs"
-    output = f"[output]\nroot = '{root}'\nkeep = 1\n[incremental]\nenabled = true\n"
-
-    def night(number: int) -> list[int]:
-        write_data(folder, 3 + number)
-        return run(folder, output)
-
-    first = night(0)
-    (old,) = root.glob("tiny-*")
-    trace = traced(folder / "d", lambda: night(1))
-    (new,) = root.glob("tiny-*")
-    assert new != old
-    second = labels(new)
-    for number, cut in enumerate(trace.cuts(most=most)):
-        found = (labels_if_any(old), labels_if_any(new))
-        assert found in ((first, None), (None, second), (first, second)), cut
-        if number % 25 == 0:
-            assert night(1) == second, cut

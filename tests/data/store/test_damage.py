@@ -18,6 +18,8 @@ from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.read import is_store, open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.rows import restrict_to_present
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
@@ -48,7 +50,10 @@ def damages(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def a_store(folder: Path) -> tuple[Path, Callable[[Path], object]]:
-    return write_store(clustered_data(4), folder / "s.zarr", chunk_size=2), verify_store
+    first, second = clustered_data(4).views
+    held = restrict_to_present(second, np.array([1]))  # so that there is a mask
+    data = MultiViewData((first, held), sample_ids=tuple("abcd"), labels=np.arange(4) % 2)
+    return write_store(data, folder / "s.zarr", chunk_size=2), verify_store
 
 
 def a_result(folder: Path) -> tuple[Path, Callable[[Path], object]]:
