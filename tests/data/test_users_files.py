@@ -321,6 +321,8 @@ def test_a_triangle_of_lines_of_growing_length_is_refused(tmp_path: Path) -> Non
         (DISTANCES + np.diag(np.arange(12)), "distance", ["'d'", "11 on", "row 11", "'kernel'"]),
         (DISTANCES - 9 * np.eye(12), "kernel", ["'d'", "-9", "row 0", "'distance'"]),
         (np.exp(-DISTANCES) * np.tri(12), "kernel", ["'d'", "triangle", "matrix.T"]),
+        (DISTANCES * (1 + np.tri(12)), "distance", ["'d'", "symmetric"]),
+        (np.eye(12) - 1 + 0 * DISTANCES, "distance", ["'d'", "-1"]),
     ],
 )
 def test_matrices_that_contradict_the_view_type(

@@ -108,6 +108,7 @@ def mat_73(file: Path, trace: Path) -> None:
 
 BOOBY_TRAPS: dict[str, Callable[[Path, Path], object]] = {
     "pickle.npy": bare_pickle,
+    "objects.npy": lambda file, trace: np.save(file, objects(trace), allow_pickle=True),
     "pickle.npz": bare_pickle,
     **{f"{key}.npz": member(key) for key in ("view_0", "labels", "view_names")},
     "two.zarr": zarr_2,
