@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from click.testing import CliRunner, Result
 
 from mscam_dask.cli.errors import handle_errors
 from mscam_dask.errors import WorkerLostError
+from tests.cli.conftest import Call
 from tests.messages import quotes
-
-Call = Callable[..., Result]
 
 
 def failed(error: Exception) -> Result:

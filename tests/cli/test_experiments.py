@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import Result
 
 from mscam_dask.benchmark.results import PROTOCOLS
 from mscam_dask.cli import console as terminal
 from mscam_dask.cli.console import results_console, show, table
 from mscam_dask.pipeline.run_directory import hold_lock
+from tests.cli.conftest import Call
 from tests.cli.screens import numbers
 from tests.messages import quotes
-
-Call = Callable[..., Result]
 
 
 def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +17,12 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.pipeline.run import EXIT_DRIFT
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.stored_run import compare_runs, list_runs
+from tests.cli.conftest import Call
 from tests.cli.screens import numbers
 from tests.kept import kept_or_made
 from tests.messages import quotes
 from tests.pipeline.runs import rewritten
 from tests.synthetic import gaussian_views, save_npz, three_subspaces
-
-Call = Callable[..., Result]
 
 
 @pytest.fixture

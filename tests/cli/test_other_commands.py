@@ -7,22 +7,19 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-from click.testing import Result
 
 from mscam_dask.data.store.read import open_store
 from mscam_dask.pipeline.doctor import CHECKS
 from mscam_dask.pipeline.run_directory import RunDirectory, hold_lock
+from tests.cli.conftest import Call
 from tests.cli.screens import numbers
 from tests.messages import quotes
 from tests.pipeline.runs import rewritten
-
-Call = Callable[..., Result]
 
 
 def test_ingest_makes_a_store_and_shows_it(here: Path, call: Call) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
-Call = Callable[..., Result]
+from tests.cli.conftest import Call
 
 
 def test_a_report_is_made_again_and_opened(

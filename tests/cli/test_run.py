@@ -9,19 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-from click.testing import Result
 
 from mscam_dask.data.results import read_result
+from tests.cli.conftest import Call
 from tests.cli.screens import numbers
 from tests.messages import quotes
-
-Call = Callable[..., Result]
 
 
 def test_results_are_on_standard_output_and_progress_on_standard_error(

@@ -200,11 +200,11 @@ def test_a_source_that_may_not_be_read_is_data_that_cannot_be_used(
     else:
         source.touch()
 
-    def graph_from_partition(path: Path, *args: Any, **options: Any) -> Any:
+    def refuse(path: Path, *args: Any, **options: Any) -> Any:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     for opening in ("pathlib.Path.open", "pathlib.Path.read_bytes", "builtins.open"):
-        monkeypatch.setattr(opening, graph_from_partition)
+        monkeypatch.setattr(opening, refuse)
     with pytest.raises(DataError, match="chmod"):
         ingest(source, tmp_path / "s.zarr")
 
