@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
 from tests.messages import quotes
@@ -66,6 +67,8 @@ def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix:
             source.write_text(" ".join(frame.columns) + "\n" + frame.to_csv(sep=" ", header=False))
     known = {stem: frame.set_index(name) for stem, frame in frames.items()}
     assert outcome(sources, known, tmp_path / "s.zarr") == "right"
+    said = " ".join(ingest(sources, tmp_path / "t.zarr").notes)
+    assert re.search("'', 'index' left out .row numbers", said) or suffix != ".csv"
 
 
 def test_whole_numbers_without_a_name_are_ids_beside_ranks(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "coun
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _CODES = (999, 9999, 99999, 999999)  # of missing values
 _TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
+_ROW_NUMBERS = "row numbers"  # why a column is left out
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -183,12 +184,11 @@ def _on_rows(
             )
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
-        strength = table.strength(place)
-        if ids is not None and (
-            strength > 1
-            or (table.may_number_rows(place) and are_whole(texts) and are_unique(texts))
-            or texts == rows.texts[ids.position]
-            or (are_unique(texts) and are_names(texts))
+        strength, differ = table.strength(place), are_unique(texts)
+        if ids is not None and table.may_number_rows(place) and differ and are_whole(texts):
+            left_out[place] = _ROW_NUMBERS
+        elif ids is not None and (
+            strength > 1 or texts == rows.texts[ids.position] or (differ and are_names(texts))
         ):
             left_out[place] = "ids too"
         elif strength:
@@ -311,7 +311,11 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
     if truth is not None:
         said.append(f"{truth} taken as labels.")
     for reason in dict.fromkeys(left_out.values()):
-        names = [repr(name) for name, why in left_out.items() if why == reason and name]
+        names = [
+            repr(name)
+            for name, why in left_out.items()
+            if why == reason and (name or reason == _ROW_NUMBERS)
+        ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     notes = [*notes, *_notes_of_footers(values, sample_ids or (), table.where)]
     return SourceContents(
