@@ -8,7 +8,6 @@ with the highest index, relative to the best ARI.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import sys
 import warnings
@@ -42,17 +41,10 @@ GRID = tuple(itertools.product(SCALES, (0.1, 1.0, 10.0), (9, 20)))
 """Scaling, alpha, k."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Pool:
-    """Partitions of one set; the eigengap is that of MSCAM's graphs, NaN for other methods."""
-
-    partitions: list[Labels]
-    eigengaps: list[float]
-
-
-def pool_of(data: BenchmarkData) -> Pool:
-    """Partitions to rank."""
-    partitions, eigengaps = [], []
+def pool_of(data: BenchmarkData) -> tuple[list[Labels], list[float]]:
+    """Partitions to rank, and the eigengaps of MSCAM's graphs, NaN for other methods."""
+    partitions: list[Labels] = []
+    eigengaps: list[float] = []
     for scale, alpha, n_neighbors in GRID:
         model = MSCAM(
             data.n_clusters,
@@ -69,7 +61,7 @@ def pool_of(data: BenchmarkData) -> Pool:
         baseline = method(name).make(data.n_clusters, 0, {"view_type": data.kinds})
         partitions.append(baseline.fit_predict(data.views))
         eigengaps.append(float("nan"))
-    return Pool(partitions, eigengaps)
+    return partitions, eigengaps
 
 
 def indices_of(data: BenchmarkData) -> dict[str, Index]:
@@ -102,13 +94,13 @@ def row_of(data: BenchmarkData) -> dict[str, tuple[float, float]]:
     """Rank correlation and relative ARI of each index on one set."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        pool = pool_of(data)
-    truth = [adjusted_rand_index(data.labels, labels) for labels in pool.partitions]
+        partitions, eigengaps = pool_of(data)
+    truth = [adjusted_rand_index(data.labels, labels) for labels in partitions]
     row = {
-        name: ranked([index(labels) for labels in pool.partitions], truth)
+        name: ranked([index(labels) for labels in partitions], truth)
         for name, index in indices_of(data).items()
     }
-    return {**row, "eigengap": ranked(pool.eigengaps, truth)}
+    return {**row, "eigengap": ranked(eigengaps, truth)}
 
 
 def main(names: Sequence[str] = NAMES) -> None:

@@ -137,3 +137,5 @@ def test_trivial_partitions_have_every_attribute(n_clusters: int, n_views: int) 
     assert model.neighbor_overlap_ == {}
     assert model.cluster_tree_.shape == (n_clusters - 1, 4)
     assert model.membership_.shape == (20, n_clusters)
+    assert model.history_.sizes == {"outer_iteration": 0, "view": n_views}
+    assert set(model.predict(views).tolist()) <= set(range(n_clusters))

@@ -40,13 +40,6 @@ def test_attributes_by_definition(estimator: Any) -> None:
     assert list(columns) == list(model.view_names_)
 
 
-def test_history_of_a_fit_without_a_path() -> None:
-    views, _ = gaussian_views(4, n_samples=30)
-    for n_clusters in (1, 30):
-        history = quick(n_clusters).fit(views).history_
-        assert history.sizes == {"outer_iteration": 0, "view": 3}
-
-
 def test_views_have_equal_shares_in_a_score_that_is_rounding() -> None:
     views, _ = gaussian_views(4, n_samples=90, dims=(6, 8))
     model = quick(1).fit({"a": views[0], "b": views[1]})

@@ -72,13 +72,6 @@ def test_training_samples_that_were_written_to_since_the_fit_are_refused(
     assert_array_equal(model.predict(new), expected)
 
 
-@pytest.mark.parametrize("n_clusters", [1, 60])
-def test_prediction_after_a_trivial_fit(n_clusters: int) -> None:
-    views, _ = gaussian_views(2, n_samples=60)
-    model = quick(n_clusters).fit(views)
-    assert set(model.predict(views).tolist()) <= set(range(n_clusters))
-
-
 def test_prediction_from_distances_and_kernel_values_to_the_training_samples() -> None:
     a, distances, kernel, _ = pair_views()
     view_type = {"d": "distance", "k": "kernel"}
