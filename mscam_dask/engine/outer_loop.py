@@ -2,9 +2,8 @@
 
 The refinement has metrics learned from the best partition. A fit has it with automatic settings. One iteration starts from the best partition so far:
 
-1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). With enough
-   known labels, the first metrics are learned from these samples alone, and the others from the partition with
-   these samples in the cluster of their class.
+1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). If the partition
+   misses known labels, there are those of the known samples alone, too. In the second iteration these are the only ones.
 2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
    half each. If the initial graph is mixed with the graphs of the single views, so is this one
    (docs/decisions/0059).
@@ -12,8 +11,8 @@ The refinement has metrics learned from the best partition. A fit has it with au
 
 The scores come from reference graphs of the original distances, which favor partitions by these
 distances. A new partition is therefore accepted unless its score is clearly lower
-(docs/decisions/0059). The loop ends with the first partition that is not accepted, but for the
-one that the first metrics of known labels give.
+(docs/decisions/0059). The loop ends with the first partition that is not accepted. If known labels are missed, there is
+a second iteration in any case.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, spectral_cuts
 from mscam_dask.engine.views import learn_metrics
 from mscam_dask.solvers.graph_update import Decision, projected_weight
-from mscam_dask.solvers.known_labels import are_enough, with_known
+from mscam_dask.solvers.known_labels import with_known
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect, is_worse
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.rules import RULES
@@ -183,14 +182,19 @@ def refine_iteration(
     STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
-    known = prepared.order.known
-    labels, by_known = state.best.labels, False
+    first = state.refined_from
+    assert first is not None
+    known, labels, rounds = prepared.order.known, state.best.labels, state.iteration - first
+    misses = state.best.partition_score.n_missed > 0
+    by_known = misses and rounds == 1
     if known is not None:
-        is_first = state.iteration == state.refined_from
-        by_known = is_first and stage.value(stage.submit(are_enough, known))
         moved = stage.submit(with_known, labels, known, parameters.n_clusters)
         labels = known if by_known else moved
     metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
+    if known is not None and misses and not by_known:
+        one = stage.sub("known")
+        more, _ = learn_metrics(one, prepared.views, prepared.names, known, prepared.order)
+        metrics += more
     proposal = _next_graph(stage, state, metrics, own_graphs, context)
     del metrics
     values, has_converged = np.zeros(0), True
@@ -198,7 +202,14 @@ def refine_iteration(
         values, has_converged = proposal.spectrum.values, proposal.spectrum.converged
     facts = stage.submit(gap_and_convergence, values, has_converged, parameters.n_clusters)
     views, ((eigengap, converged),) = stage.gather(records, [facts])
-    accepted = _is_accepted(proposal, state, context)
+    follows = rounds > 0 and state.history[-1].accepted  # an iteration that was accepted
+    accepted = _is_accepted(
+        proposal,
+        state,
+        context,
+        must_be_better=by_known and follows,
+        may_miss_more=not (misses and rounds < 2),
+    )
     n_components = proposal.graph.n_components
     record = IterationFinished(
         iteration=state.iteration,
@@ -216,8 +227,8 @@ def refine_iteration(
     decision = Decision.ACCEPT
     if accepted and n_components == parameters.n_clusters:
         decision = Decision.REACHED
-    elif (not accepted and not by_known) or is_nearly_perfect(
-        proposal.best.partition_score, parameters
+    elif is_nearly_perfect(proposal.best.partition_score, parameters) or not (
+        accepted or (misses and (rounds == 0 or follows))
     ):
         decision = Decision.STOPPED
     state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
@@ -230,18 +241,29 @@ def refine_iteration(
     return dataclasses.replace(state, graph=proposal.graph, spectrum=spectrum, best=best)
 
 
-def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
+def _is_accepted(
+    proposal: Initialization,
+    state: LoopState,
+    context: FitContext,
+    *,
+    must_be_better: bool = False,
+    may_miss_more: bool = True,
+) -> bool:
     """Return whether a new partition replaces the best one.
 
     After a previous fit its score has to be higher, otherwise not clearly lower. An equal score is refused while the
-    graph lacks c components.
+    graph lacks c components. One that was learned from known labels for the first time may not miss more of them.
     """
     new, best = proposal.best.partition_score, state.best.partition_score
     parameters = context.parameters
     if proposal.graph.n_components != parameters.n_clusters and new == best:
         return False
+    if new.n_missed > best.n_missed and not may_miss_more:
+        return False
     if context.from_previous_fit:
         return is_better(new, best, parameters)
+    if must_be_better:
+        return is_worse(best, new, parameters.constants.score_tie)
     return not is_worse(new, best, RULES.score_margin)
 
 

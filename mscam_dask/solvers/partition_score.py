@@ -55,9 +55,13 @@ def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parame
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:
-    """Whether the later partition misses more known samples or, of as many, its score is lower by more than a share."""
-    if later.n_missed != earlier.n_missed:
-        return later.n_missed > earlier.n_missed
+    """Whether the later partition misses more known samples or, of about as many, its score is lower by more than a share.
+
+    Two counts are about the same if they differ by at most one standard error of their difference, as counts of Poisson.
+    """
+    more = later.n_missed - earlier.n_missed
+    if more**2 > later.n_missed + earlier.n_missed:
+        return more > 0
     return later.score < earlier.score - share * abs(earlier.score)
 
 

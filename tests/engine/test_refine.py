@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
@@ -17,6 +18,8 @@ from mscam_dask.engine import outer_loop as refine
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.views import learn_metrics
+from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.events import (
     FitFinished,
@@ -169,6 +172,33 @@ def test_an_earlier_fit_is_learned_from_too() -> None:
     assert again.score >= solve(views).score - 1e-9
 
 
+def test_missed_known_labels_are_learned_from_with_the_partition_then_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned: list[NDArray[np.int64]] = []
+
+    def recorded(stage: Any, views: Any, names: Any, labels: Any, order: Any) -> Any:
+        learned.append(np.asarray(stage.value(labels)))
+        return learn_metrics(stage, views, names, labels, order)
+
+    monkeypatch.setattr(refine, "learn_metrics", recorded)
+    views, labels = gaussian_views(0, n_samples=240, n_clusters=4, spread=0.4)
+    known, memory = np.where(np.arange(240) % 6 == 0, labels, -1), Memory()
+    reference = solve(views, known=known, checkpoint_store=memory)
+    assert reference.refinement is not None
+    assert len(reference.refinement.scores) == 3
+    assert len(learned) == 5
+    for some, alone in zip(learned, (False, True, True, False, True), strict=True):
+        if alone:
+            assert_array_equal(some, known)
+        else:  # the partition, with known samples in the cluster of their class
+            assert some.min() == 0
+            assert n_missed(some, known) == 0
+    for state in memory.saved:
+        again = solve(views, known=known, checkpoint_store=Memory(state))
+        assert bits(again) == bits(reference)
+
+
 THREE_CLUSTERS = Parameters(n_clusters=3)
 
 
@@ -210,3 +240,19 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
     assert is_taken(slightly_lower) is not follows_a_fit  # of an earlier fit only a better one is
     # the same score again, with other components than clusters: nothing was learned
     assert is_taken(0.5) is (n_components == 3 and not follows_a_fit)
+
+
+def test_a_partition_of_the_known_labels_alone_has_to_be_better() -> None:
+    def is_taken(n_missed: int, score: float) -> bool:
+        context: Any = SimpleNamespace(parameters=THREE_CLUSTERS, from_previous_fit=False)
+        found = dataclasses.replace(of_score(score), n_missed=n_missed)
+        best = SimpleNamespace(partition_score=found)
+        proposal: Any = SimpleNamespace(graph=SimpleNamespace(n_components=3), best=best)
+        before = dataclasses.replace(of_score(0.5), n_missed=4)
+        state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=before))
+        return refine._is_accepted(proposal, state, context, must_be_better=True)
+
+    assert is_taken(1, 0.1)  # 3 fewer are more than a standard error, √5
+    assert not is_taken(2, 0.5)  # 2 fewer are not: √6
+    assert is_taken(2, 0.6)
+    assert not is_taken(9, 0.9)  # 5 more are more than √13
