@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.messages import quotes
 
 A = {"p1": 1.5, "p2": 2.5, "p3": 3.5, "p4": 4.5}
@@ -118,6 +119,15 @@ def test_a_store_of_incomplete_views_can_be_copied(
     again = ingest(first.output, tmp_path / "t.zarr")
     assert again.digest == first.digest
     assert rows_by_id(open_store(again.output)) == rows_by_id(open_store(first.output))
+
+
+def test_a_mask_that_was_altered_is_found(tmp_path: Path, files: list[Path]) -> None:
+    store = tmp_path / "s.zarr"
+    ingest(files, store, join="outer")
+    mask: Any = zarr.open_array(store / "views/1/presence", mode="r+")
+    mask[:] = True  # with checksums of its own
+    with pytest.raises(StoreCorruptError):
+        open_store(store)
 
 
 def test_growth_without_labels_and_without_a_view(tmp_path: Path) -> None:
