@@ -46,7 +46,10 @@ def test_new_samples_join_the_clusters_of_the_old_ones() -> None:
 def test_clusters_handed_down_are_only_a_candidate() -> None:
     views, truth = gaussian_views(5, n_samples=150, spread=3.0)
     nonsense = np.random.default_rng(0).integers(0, 3, 150)
-    warm = fitted(views, init_labels=nonsense)
+    told: list[object] = []
+    warm = fitted(views, init_labels=nonsense, callbacks=[told.append])
+    (selection,) = [event for event in told if isinstance(event, SettingsSelected)]
+    assert selection.settings[0].score > 0.5  # of the first cut, not of nonsense
     assert adjusted_rand_index(truth, warm.labels_) == 1.0
 
 
