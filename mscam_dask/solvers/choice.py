@@ -20,6 +20,7 @@ from scipy.sparse import csr_array, diags_array
 from scipy.spatial.distance import pdist
 
 from mscam_dask.linalg.eigensolver import top_eigenpairs
+from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import Points, borders, cell_functions, largest_p_value, reassigned
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
@@ -187,7 +188,8 @@ def best_by_borders(
     It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
     A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
     is supported at the level divided by the number of candidates. If the views separate all of these pairs, or if the first
-    is supported, the candidate needs all its borders at that level, and must explain nearly all that the first does not.
+    is supported, the candidate needs all its borders at that level, and must explain nearly all that the first does not. If
+    no cluster of the first stands, support at that level is enough where the neighbors explain more of the candidate in nats too.
     Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
     clusters are all large enough for a test, then the one with the largest share.
     """
@@ -203,6 +205,9 @@ def best_by_borders(
         is_better = corrected.p_values.max() <= RULES.level and 1.0 - share <= most_unexplained
         if not all(separated):
             is_better |= share > least_share or (not any(separated) and corrected.support)
+        elif not own.stand.any():
+            has_more = share * entropy(labels) > least_share * entropy(partitions[0])
+            is_better |= share > least_share and has_more and corrected.support
         if is_better:
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.n_supported, are_tested, share, -index))

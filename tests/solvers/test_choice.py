@@ -21,7 +21,7 @@ from mscam_dask.solvers.choice import (
     views_separate,
     ward_partition,
 )
-from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from tests.solvers.test_borders import normals
 
 
@@ -114,7 +114,7 @@ def test_where_views_separate_a_pair_neighbors_decide() -> None:
     assert best(points, [first, candidate], graphs(first), 4) == 0
 
 
-def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refused() -> None:
+def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of_them() -> None:
     rng = np.random.default_rng(0)
     overlapping = np.repeat([0, 1], 200)
     rows = rng.normal(size=(460, 6))
@@ -123,8 +123,17 @@ def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refuse
     points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
     apart = np.repeat([0, 1], (400, 60))
     assert separated_pairs(points, first, 2) == [True]
-    most = graphs(np.where(rng.random(460) < 0.1, 1 - apart, apart))
-    assert best(points, [first, apart], most, 2) == 0
+    # neighbors explain 0.9 of the entropy of the candidate, and 0.65 of that of the fit, which is more nats, or little
+    draws = rng.random(460)
+    groups = np.where(draws > 0.99, 2 - 2 * apart, np.where(apart == 1, 2, first))
+    few, many = (np.where((draws < q) & (groups < 2), 1 - groups, groups) for q in (0.06, 0.3))
+    assert explained_share(graphs(few), apart) > explained_share(graphs(few), first)
+    assert best(points, [first, apart], graphs(few), 2) == 0
+    assert best(points, [first, apart], graphs(many), 2) == 1
+
+
+def test_clusters_of_one_sample_are_refused() -> None:
+    rng = np.random.default_rng(0)
     halves = halves_of(rng.normal(size=400)).astype(np.int64)
     one = rng.normal(size=(400, 6))
     one[:60] += 9.0
