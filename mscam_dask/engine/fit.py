@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
+from mscam_dask.engine.graph import mean_of_view_graphs
 from mscam_dask.engine.initialize import can_use_view_graphs
 from mscam_dask.engine.outer_loop import outer_loop, refine
 from mscam_dask.engine.prepare import (
@@ -175,15 +176,22 @@ def _resume(
     precomputed: PrecomputedViews, saved: CheckpointMetadata, search: Search, session: Session
 ) -> tuple[LoopState, FitContext]:
     """Rebuild state and context from a checkpoint, and send its events to the observers again."""
-    session.notify(saved.selection, *saved.history)
+    selection, parameters = saved.selection, saved.parameters
+    session.notify(selection, *saved.history)
+    prepared = prepare_views(session.stage("restored"), precomputed, parameters)
+    view_graphs = None
+    if saved.refines and selection.settings[selection.chosen].initial_graph == "mixed":
+        stage = session.stage("refinement")
+        view_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
     context = FitContext(
-        parameters=saved.parameters,
-        prepared=prepare_views(session.stage("restored"), precomputed, saved.parameters),
+        parameters=parameters,
+        prepared=prepared,
         records=saved.prepared,
         n_neighbors=saved.n_neighbors,
-        selection=saved.selection,
+        selection=selection,
         n_clusters_selection=saved.n_clusters_selection,
         refines=saved.refines,
+        view_graphs=view_graphs,
         from_previous_fit=search.init_labels is not None,
     )
     return session.checkpoints.restore(session.stage("saved"), saved), context

@@ -25,8 +25,7 @@ import numpy as np
 
 from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.embed import projected_sums
-from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.graph import a_step, mean_of_view_graphs, mixed_graph
+from mscam_dask.engine.graph import a_step, mixed_graph
 from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.scores import BestPartition
@@ -72,24 +71,27 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
     distances, records = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
     cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)
     partition_scores = prepared.scores(stage, cuts)
+    is_mscan = parameters.model == "mscan"
+    data_weight = 0.0 if is_mscan else parameters.constants.identity_weight
     attempts = itertools.count()
     while True:  # A-step, again with a smaller λ while there are too many components
         again = stage.sub(f"attempt-{next(attempts)}")
+        weight = 1.0
+        if not is_mscan:
+            weight = graph_weight * projected_weight(prepared.n_samples, parameters.n_clusters)
         graph = a_step(
             again,
             prepared.candidates,
             distances,
             n_neighbors=context.n_neighbors,
-            data_weight=0.0
-            if parameters.model == "mscan"
-            else parameters.constants.identity_weight,
-            projected_weight=_projected_weight(graph_weight, context),
+            data_weight=data_weight,
+            projected_weight=weight / len(prepared.names),
         )
         decision, control = control.observe(graph.n_components)
         if decision is not Decision.RETRY:
             break
         graph_weight = control.graph_weight
-        if parameters.model == "mscan":  # its distances depend on λ, those of MSCAM do not
+        if is_mscan:  # its distances depend on λ, those of MSCAM do not
             distances, records = projected_sums(again, spectrum, graph_weight, prepared, parameters)
     facts = stage.submit(
         gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
@@ -121,15 +123,6 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
     )
 
 
-def _projected_weight(graph_weight: float, context: FitContext) -> float:
-    """Weight of the projected distances of each view in the A-step."""
-    prepared, parameters = context.prepared, context.parameters
-    if parameters.model == "mscan":
-        return 1.0 / len(prepared.names)
-    scale = projected_weight(prepared.n_samples, parameters.n_clusters)
-    return graph_weight * scale / len(prepared.names)
-
-
 # refinement --------------------------------------------------------------------------------------
 
 
@@ -149,15 +142,9 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     first, decision_before = state.refined_from, state.decision_before
     assert first is not None
     assert decision_before is not None
-    own_graphs, selection = context.view_graphs, context.selection
-    is_mixed = selection.settings[selection.chosen].initial_graph == "mixed"
-    if own_graphs is None and is_mixed:  # the settings are those of a checkpoint
-        stage = session.stage("refinement")
-        prepared = context.prepared
-        own_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, context.parameters)
     limit = min(context.parameters.refined_limit(), first + RULES.max_iterations)
     while state.decision is Decision.ACCEPT and state.iteration < limit:
-        state = refine_iteration(session.stage(state.iteration), state, own_graphs, context)
+        state = refine_iteration(session.stage(state.iteration), state, context)
         session.finish_iteration(state, context)
     rounds = state.history[first:]
     finished = RefinementFinished(
@@ -173,10 +160,8 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     )
 
 
-def refine_iteration(
-    stage: Stage, state: LoopState, own_graphs: list[Handle] | None, context: FitContext
-) -> LoopState:
-    """Run one outer iteration from the best partition; graphs are mixed with `own_graphs` of the views.
+def refine_iteration(stage: Stage, state: LoopState, context: FitContext) -> LoopState:
+    """Run one outer iteration from the best partition.
 
     The decision is REACHED if the partition was accepted and its graph has exactly c components, and
     STOPPED if it was not accepted, is the same again, or is nearly perfect.
@@ -195,7 +180,7 @@ def refine_iteration(
         one = stage.sub("known")
         more, _ = learn_metrics(one, prepared.views, prepared.names, known, prepared.order)
         metrics += more
-    proposal = _next_graph(stage, state, metrics, own_graphs, context)
+    proposal = _next_graph(stage, state, metrics, context)
     del metrics
     values, has_converged = np.zeros(0), True
     if proposal.spectrum is not None:
@@ -268,11 +253,7 @@ def _is_accepted(
 
 
 def _next_graph(
-    stage: Stage,
-    state: LoopState,
-    metrics: list[View],
-    own_graphs: list[Handle] | None,
-    context: FitContext,
+    stage: Stage, state: LoopState, metrics: list[View], context: FitContext
 ) -> Initialization:
     """Return the graph of the original and the learned distances, half each, with its best cut."""
     prepared, parameters = context.prepared, context.parameters
@@ -283,8 +264,8 @@ def _next_graph(
     candidates = candidates_in_order(stage, views, prepared.order, searched)
     graph = a_step(stage, candidates, n_neighbors=context.n_neighbors)
     del candidates
-    if own_graphs is not None:
-        graph = mixed_graph(stage, graph, own_graphs)
+    if context.view_graphs is not None:
+        graph = mixed_graph(stage, graph, context.view_graphs)
     return evaluate_graph(
         stage,
         prepared,
