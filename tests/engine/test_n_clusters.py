@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import ConfigurationError, DataWarning
@@ -110,6 +111,21 @@ def test_large_data_are_counted_on_their_sample(has_clusters: bool) -> None:
     expected = labels if has_clusters else np.zeros(600)
     assert adjusted_rand_score(expected, solution.labels) == 1.0
     assert (solution.status is Status.NO_STRUCTURE) is not has_clusters
+
+
+def test_views_have_to_agree_on_the_clusters_of_the_selected_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    views, _ = gaussian_views(1, n_samples=80, n_clusters=3, spread=4.0, dims=(6, 12))
+
+    def agree_on_three(_views: Any, _points: Any, labels: Any, n_clusters: int) -> bool:
+        return n_clusters == len(np.unique(labels)) == 3
+
+    monkeypatch.setattr(select, "views_agree", agree_on_three)
+    model = MSCAM("auto", n_jobs=1).fit(views)
+    two, three, *_ = chosen(model.solution_).p_values
+    assert max(two, three) <= RULES.level  # both hold
+    assert model.n_clusters_ == 3
 
 
 def independent_views(n_samples: int = 80) -> list[Array]:
