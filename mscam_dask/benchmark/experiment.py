@@ -353,6 +353,9 @@ class _Experiment:
         self._update(state=state, ended=now(), seconds=seconds, blas=blas_libraries())
 
 
+# rows, curves and heat maps ----------------------------------------------------------------------
+
+
 LABEL_FREE_MAPS = ("cross_view_information", "eigengap", "adjusted_modularity")
 """Label-free scores of a sweep; larger is better."""
 

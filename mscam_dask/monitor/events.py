@@ -114,6 +114,9 @@ def decode(payload: object) -> tuple[str, Any]:
         return "", None
 
 
+# state of a fit ----------------------------------------------------------------------------------
+
+
 MAX_ITERATIONS = 400
 _RECENT = 5  # iterations whose mean time predicts the next ones
 

@@ -242,6 +242,9 @@ def format_refinement(scores: Sequence[float], taken: int) -> str:
     return f"refinement: {plural(taken, 'new partition')} accepted, score {scores[taken - 1]:.4f}"
 
 
+# templates ---------------------------------------------------------------------------------------
+
+
 def template(path: str) -> Template:
     """Return a template such as "monitor/report/assets/run.html.j2", which is compiled once."""
     return _environment(is_html=path.endswith(".html.j2")).get_template(path)

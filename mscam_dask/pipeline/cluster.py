@@ -336,6 +336,9 @@ def _missing(names: list[str]) -> list[str]:
     return [name for name in names if not as_location(name).exists()]
 
 
+# clusters that a run starts ----------------------------------------------------------------------
+
+
 LOG_LENGTHS = {
     "distributed.admin.log-length": 100,
     "distributed.admin.low-level-log-length": 100,
@@ -353,8 +356,7 @@ _ROUTES = [
     "distributed.http.statics",
 ]
 
-# Our own errors say what distributed logs about a lost worker or a closed connection. Workers
-# write to the same terminal and learn it from their environment.
+# Workers write to the same terminal, and learn from their environment what they do not log.
 _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
 
 LOOPBACK = "127.0.0.1:0"

@@ -131,6 +131,9 @@ def settings_text(settings: Settings) -> str:
     return toml_text(tables)
 
 
+# cluster types -----------------------------------------------------------------------------------
+
+
 # Names for pip install, by the module of a class; SSHCluster imports its library only when it starts.
 _EXTRAS = {
     "dask_jobqueue": "mscam-dask[jobqueue]",

@@ -457,6 +457,9 @@ class _Checkpoints:
             self.store.save(checkpoint)
 
 
+# steps -------------------------------------------------------------------------------------------
+
+
 _NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
 
 

@@ -350,6 +350,9 @@ def _remove(item: Path) -> None:
         item.unlink(missing_ok=True)
 
 
+# lock --------------------------------------------------------------------------------------------
+
+
 LOCK_NAME = ".lock"
 """File of a run directory, with the process that locked it last; it stays when the run has ended."""
 

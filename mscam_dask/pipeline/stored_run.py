@@ -248,6 +248,9 @@ def flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+# runs of a root ----------------------------------------------------------------------------------
+
+
 MOST_COMPARED = 20
 """Largest number of runs in one comparison."""
 
@@ -427,6 +430,9 @@ def _removed(directory: RunDirectory) -> bool:
         return False
     shutil.rmtree(aside)  # without its lock, which NFS would keep in it
     return True
+
+
+# tables with a row for each sample ---------------------------------------------------------------
 
 
 FORMATS = (".csv", ".parquet")

@@ -254,6 +254,9 @@ def toml_text(tables: Mapping[str, Any]) -> str:
     return tomli_w.dumps(known(tables))
 
 
+# tables as structs -------------------------------------------------------------------------------
+
+
 _KindT = TypeVar("_KindT", bound=msgspec.Struct)
 Check = Callable[[Any], Iterable[tuple[Key, str]]]
 """Yields the keys in a table that conflict with others, and why."""
@@ -439,7 +442,10 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-_MAX_BYTES = 200  # leaves room for prefixes and suffixes within the usual 255
+# names of files ----------------------------------------------------------------------------------
+
+
+_MAX_NAME_BYTES = 200  # leaves room for prefixes and suffixes within the usual 255
 # A name that begins with a dot is that of a partial file; the last ones are devices on Windows.
 _NO_NAME = re.compile(
     r"^$|^\.|[/\\:*?\"<>|\x00-\x1f\x7f]|[. ]$|^(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?$",
@@ -449,9 +455,9 @@ _NO_NAME = re.compile(
 
 def check_name(name: str, what: str, remedy: str) -> None:
     """Refuse a name that cannot be that of a file on every system."""
-    if _NO_NAME.search(name) or len(name.encode(errors="replace")) > _MAX_BYTES:
+    if _NO_NAME.search(name) or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
         raise ConfigurationError(
-            f"{what} {shown(name)} is not usable; allowed is one plain name of at most {_MAX_BYTES} bytes, "
+            f"{what} {shown(name)} is not usable; allowed is one plain name of at most {_MAX_NAME_BYTES} bytes, "
             rf'without / \ : * ? " < > |, a dot at an end, or the name of a device. {remedy}'
         )
 

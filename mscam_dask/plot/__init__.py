@@ -428,6 +428,9 @@ def _scatter(
     add_legend(ax)
 
 
+# experiments -------------------------------------------------------------------------------------
+
+
 _PROTOCOLS = ("defaults", "grid")
 _JITTER = 0.16  # of the dots of data sets beside each other
 

@@ -281,6 +281,9 @@ def best_order(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[int, 
     return np.concatenate((columns, rest)), dict(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
+# samples and their places ------------------------------------------------------------------------
+
+
 DRAW_LIMIT = 2000
 DRAW_SEED = 0
 

@@ -305,6 +305,9 @@ def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, 
     return {name: float(share) for name, share in zip(names, shares, strict=True)}
 
 
+# borders -----------------------------------------------------------------------------------------
+
+
 SMALLEST = 5
 """Samples of the smallest cluster whose border can hold: 2⁻⁵ is below the level of 0.05."""
 

@@ -250,6 +250,9 @@ def _iterations(run: Run, name: str) -> list[Line]:
     return lines
 
 
+# plots -------------------------------------------------------------------------------------------
+
+
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis with a single value
 _LEGEND_HEIGHT = 36

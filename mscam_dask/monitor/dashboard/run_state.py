@@ -198,6 +198,9 @@ def view_shares(record: IterationFinished) -> dict[str, float]:
     return shares_of_views([view.view for view in record.views], record.view_scores)
 
 
+# metrics -----------------------------------------------------------------------------------------
+
+
 class RunMetrics:
     """Prometheus collector for the runs that are kept of each scheduler in this process; the number of labels is bounded."""
 

@@ -245,6 +245,9 @@ def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+# contents of the sections ------------------------------------------------------------------------
+
+
 def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Why this number was selected, a chart and rows of the p-values; None if it was given."""
     if curves is None:
