@@ -43,6 +43,7 @@ from mscam_dask.solvers.choice import (
     candidate_partitions,
     linked_points,
     ward_partition,
+    ward_tree,
 )
 from mscam_dask.solvers.graph_update import Decision
 from mscam_dask.solvers.known_labels import n_missed, with_known
@@ -245,10 +246,13 @@ def choose_partition(
     points = prepared.scorer.points(prepared.bordered)
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
     partitions = [stage.submit(compared, labels, n_compared)]
-    candidates = [stage.submit(ward_partition, points, graphs, n_clusters)]
+    tree = stage.submit(ward_tree, graphs, n_clusters)
+    candidates = [stage.submit(ward_partition, points, tree, n_clusters, 3)]
     if not is_supported:
         linked = stage.submit(linked_points, points)
         candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
+        if context.counted is not None:
+            candidates.append([context.counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
     best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, own))

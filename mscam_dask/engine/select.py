@@ -32,7 +32,13 @@ from mscam_dask.engine.scores import compared
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.solvers.assessment import views_agree
-from mscam_dask.solvers.choice import LinkedPoints, best_by_p_value, linked_points
+from mscam_dask.solvers.choice import (
+    LinkedPoints,
+    WardTree,
+    best_by_p_value,
+    linked_points,
+    ward_tree,
+)
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
@@ -54,6 +60,9 @@ class Search:
     init_labels: NDArray[np.int64] | None = None  # (n,) of an earlier fit, whose settings are kept
     overlaps: tuple[ViewSettingsChoice, ...] = ()  # selections that gave the candidates
     n_clusters_selection: NClustersSelected | None = None  # that gave the candidates their number
+    counted: NDArray[np.int64] | None = (
+        None  # of the compared samples: its borders gave this number
+    )
 
     def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
         """Candidates without scalings that make all rows of a view equal."""
@@ -83,14 +92,16 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
     if not search.choices.n_clusters:
         return search
     first = search.usable(precomputed)[0]
-    selection = choose_count(session.stage("count"), precomputed, first)
+    selection, counted = choose_count(session.stage("count"), precomputed, first)
     if precomputed.known is not None:
         selection = with_classes(selection, precomputed.known)
     candidates = tuple(
         dataclasses.replace(candidate, n_clusters=selection.n_clusters)
         for candidate in search.candidates
     )
-    return dataclasses.replace(search, candidates=candidates, n_clusters_selection=selection)
+    return dataclasses.replace(
+        search, candidates=candidates, n_clusters_selection=selection, counted=counted
+    )
 
 
 def select(
@@ -207,15 +218,15 @@ def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
 
 def choose_count(
     stage: Stage, precomputed: PrecomputedViews, parameters: Parameters
-) -> NClustersSelected:
+) -> tuple[NClustersSelected, NDArray[np.int64] | None]:
     """Select the number of clusters from 2 to `parameters.n_clusters`: the largest whose borders all hold.
 
-    1 if there is none. The partitions of each number are the spectral cuts of the initial graph, and
-    k-means on the principal scores. There are more than `parameters.n_clusters` samples.
+    1 if there is none. The partition of the compared samples with this number comes with it; None for 1, or if these are of
+    a sample of large data. The partitions of each number are the spectral cuts of the initial graph, and k-means on the
+    principal scores. There are more than `parameters.n_clusters` samples.
     """
-    began = time.perf_counter()
-    if precomputed.sample is not None:
-        precomputed = precomputed.sample
+    began, is_sample = time.perf_counter(), precomputed.sample is not None
+    precomputed = precomputed.sample or precomputed
     most = min(parameters.n_clusters, precomputed.n_samples - 1)
     counts = tuple(range(2, most + 1))
     prepared = prepare_views(stage, precomputed, parameters)
@@ -225,10 +236,13 @@ def choose_count(
     )
     points = prepared.scorer.points(prepared.bordered)
     linked = stage.submit(linked_points, points)
+    graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
+    tree = stage.submit(ward_tree, graphs, most)
     partitions = [
         stage.submit(
             best_of_number,
             linked,
+            tree,
             spectrum.values,
             spectrum.vectors[0],
             prepared.scorer.n_samples,
@@ -239,19 +253,20 @@ def choose_count(
     ]
     p_values = stage.executor.gather([stage.item(partition, 0) for partition in partitions])
     held = [index for index, value in enumerate(p_values) if value <= RULES.level]
-    n_clusters, agree = 1, True
+    n_clusters, agree, counted = 1, True, None
     if held:
-        graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
         labels = stage.item(partitions[held[-1]], 1)
         agree = stage.value(stage.submit(views_agree, graphs, points, labels, counts[held[-1]]))
         n_clusters = counts[held[-1]] if agree else 1
-    return NClustersSelected(
+        counted = stage.value(labels) if agree and not is_sample else None
+    selection = NClustersSelected(
         counts=counts,
         p_values=tuple(p_values),
         n_clusters=n_clusters,
         views_agree=agree,
         seconds=time.perf_counter() - began,
     )
+    return selection, counted
 
 
 def with_classes(selection: NClustersSelected, known: NDArray[np.int64]) -> NClustersSelected:
@@ -285,6 +300,7 @@ def cut_of(
 
 def best_of_number(
     points: LinkedPoints,
+    of: WardTree,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,
@@ -296,4 +312,4 @@ def best_of_number(
     if n_compared < len(cut):
         cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
-    return best_by_p_value(points, cuts, n_clusters)
+    return best_by_p_value(points, of, cuts, n_clusters)

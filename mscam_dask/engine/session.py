@@ -101,6 +101,9 @@ class FitContext:
     n_neighbors: int  # k in the graph
     selection: SettingsSelected  # without candidates for trivial partitions
     n_clusters_selection: NClustersSelected | None = None  # None if the user set the number
+    counted: NDArray[np.int64] | None = (
+        None  # partition of the compared samples that gave the number
+    )
     refines: bool = False
     view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
     from_previous_fit: bool = False
@@ -136,7 +139,7 @@ _GRAPH = ("data", "indices", "indptr")
 _VECTORS = "spectrum_vectors"
 # Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
 _BY_CELLS = "ordered_2_"
-_LABELS = "best_labels"
+_LABELS, _COUNTED = "best_labels", "counted_labels"
 
 
 class CheckpointStore(Protocol):
@@ -241,6 +244,11 @@ class CheckpointManager:
         )
         return [changed for changed, recorded, given in compared if recorded != given]
 
+    @property
+    def counted(self) -> NDArray[np.int64] | None:
+        """Partition of the compared samples that gave the number of clusters; None in records of earlier versions."""
+        return self._arrays.get(_COUNTED)
+
     def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
         """Return the state of a checkpoint, with its arrays as results of tasks."""
         arrays, self._arrays = self._arrays, {}
@@ -287,12 +295,14 @@ class CheckpointManager:
         order = context.prepared.order
         prefix = "" if order.is_whole else _BY_CELLS
         pieces = graph_pieces(stage, state.graph.rows, order.n_samples)
-        arrays = {
+        arrays: dict[str, Any] = {
             f"{prefix}graph_{name}": array for name, array in zip(_GRAPH, pieces, strict=True)
         }
         if state.spectrum is not None:
             arrays[prefix + _VECTORS] = row_pieces(stage, state.spectrum.vectors, order.n_samples)
         arrays[_LABELS] = stage.value(state.best.labels)
+        if context.counted is not None:
+            arrays[_COUNTED] = context.counted
         record = CheckpointMetadata(
             data=self._digest,
             candidates=self._candidates,

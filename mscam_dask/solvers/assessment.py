@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammainc
 
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import Points, cell_functions
 from mscam_dask.solvers.graph_update import GraphRows, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
@@ -40,22 +41,22 @@ def views_agree(
     """Whether views share neighbors of the samples of some cluster, or their discriminants are correlated, more than by chance.
 
     Each of the two tests has half of the level. The second one is for rare clusters, which may have few neighbors of their
-    own in each single view. It needs complete views: points of absent samples come from the other views. True if neither
-    test can be made.
+    own in each single view. True of a single view.
     """
+    if len(views) == 1:
+        return True
     level = 0.5 * RULES.level
-    share = _share_neighbors(views, labels, n_clusters, level)
-    if len(views) == 1 or any(view.present is not None for view in views):
-        return share is not False
-    return bool(share) or _p_value_of_discriminants(points, labels) <= level
+    if _share_neighbors(views, labels, n_clusters, level):
+        return True
+    return _p_value_of_discriminants(points, labels, [view.present for view in views]) <= level
 
 
 def _share_neighbors(
     views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_clusters: int, level: float
-) -> bool | None:
+) -> bool:
     """Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together.
 
-    They are counted at both ends, against the products of the degrees. None if no two views have samples enough in common.
+    They are counted at both ends, against the products of the degrees. False if no two views have samples enough in common.
     """
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
     ones = np.ones(len(labels))
@@ -68,7 +69,7 @@ def _share_neighbors(
             product = degrees[i] * degrees[j] / (common - 1)
             counts.append([np.bincount(labels, of, n_clusters) for of in (both, product)])
     if not counts:
-        return None
+        return False
     pairs = np.array(counts)  # (pairs, 2, c)
     levels = [level / (n_clusters * len(pairs))] * len(pairs) + [level / n_clusters]
     for (shared, expected), most in zip([*pairs, pairs.sum(axis=0)], levels, strict=True):
@@ -83,27 +84,44 @@ def _share_neighbors(
 _N_PERMUTATIONS = 199
 
 
-def _p_value_of_discriminants(points: Points, labels: NDArray[np.int64]) -> float:
+def _p_value_of_discriminants(
+    points: Points, labels: NDArray[np.int64], present: Sequence[PresentSamples | None]
+) -> float:
     """Permutation p-value of the correlation of the views' cross-fitted discriminants of the clusters.
 
     The discriminant of a cluster is its discriminant function minus the mean of those of all samples. The statistic is the
     largest, over the clusters, of the sum over pairs of views of the correlations of their discriminants. If the views are
-    independent, the samples of each may be permuted; so the number of clusters needs no correction.
+    independent, the samples of each may be permuted; so the number of clusters needs no correction. A view has the
+    samples that are `present` in it: the points of the others come from other views, and count as 0.
     """
-    _, own = np.unique(labels, return_inverse=True)
-    scores = np.stack([cell_functions(rows, own).values for rows in points.views])
-    scores -= scores @ (np.bincount(own) / len(own))[:, None]
-    scores -= scores.mean(axis=1, keepdims=True)
-    lengths = np.linalg.norm(scores, axis=1, keepdims=True)
-    scores /= np.where(lengths > 0.0, lengths, 1.0)
-    scores = scores[:, np.lexsort(scores[0].T)]  # whatever the order of the samples
+    n, n_clusters = len(labels), int(labels.max()) + 1
+    everyone = np.arange(n)
+    samples = [everyone if own is None else own.samples for own in present]
+    scores = np.zeros((len(samples), n, n_clusters))
+    for one, rows, has in zip(scores, points.views, samples, strict=True):
+        here, own = np.unique(labels[has], return_inverse=True)
+        values = cell_functions(rows[has], own).values
+        values -= values @ (np.bincount(own) / len(own))[:, None]
+        values -= values.mean(axis=0)
+        lengths = np.linalg.norm(values, axis=0)
+        one[np.ix_(has, here)] = values / np.where(lengths > 0.0, lengths, 1.0)
+    # whatever the order of the samples
+    keys = scores[:1] if all(own is None for own in present) else scores[::-1]
+    order = np.lexsort(np.concatenate(keys, axis=1).T)
+    scores = scores[:, order]
+    places = [np.flatnonzero(np.isin(order, has)) for has in samples]
 
     def largest(of_views: Iterable[NDArray[np.float64]]) -> float:
         return float((sum(of_views, np.zeros(scores.shape[1:])) ** 2).sum(axis=0).max())
 
-    observed, rng = largest(scores), np.random.default_rng(len(own))
+    def permuted(one: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
+        moved = np.zeros_like(one)
+        moved[at] = one[rng.permutation(at)]
+        return moved
+
+    observed, rng = largest(scores), np.random.default_rng(n)
     n_larger = sum(
-        largest(rng.permutation(one) for one in scores) >= observed for _ in range(_N_PERMUTATIONS)
+        largest(map(permuted, scores, places)) >= observed for _ in range(_N_PERMUTATIONS)
     )
     return (1 + n_larger) / (1 + _N_PERMUTATIONS)
 

@@ -90,16 +90,28 @@ def linked_points(points: Points) -> LinkedPoints:
     return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class WardTree:
+    """Ward linkage of the diffusion coordinates of the reference graphs."""
+
+    rows: NDArray[np.float64]  # (n, m) coordinates
+    linked: NDArray[np.int64]  # rows in the tree, evenly spaced ones of many
+    tree: NDArray[np.float64]
+
+
+def ward_tree(views: Sequence[ReferenceGraphs], n_clusters: int) -> WardTree:
+    """Ward linkage for candidates with up to c clusters."""
+    rows = diffusion_coordinates(views, max(n_clusters, CONSTANTS.min_pairs))
+    linked = spread_rows(len(rows), SIZES.n_compared)
+    return WardTree(rows, linked, linkage(rows[linked], method="ward"))
+
+
 def ward_partition(
-    points: Points, views: Sequence[ReferenceGraphs], n_clusters: int
+    points: Points, of: WardTree, n_clusters: int, n_rounds: int
 ) -> list[NDArray[np.int64]]:
-    """Candidate with c clusters from Ward linkage of the diffusion coordinates, reassigned in three rounds; none without."""
-    n = len(points.rows)
-    rows = diffusion_coordinates(views, min(max(n_clusters, CONSTANTS.min_pairs), n))
-    linked = spread_rows(n, SIZES.n_compared)
-    tree = linkage(rows[linked], method="ward")
-    found = linkage_partition(tree, linked, rows, n_clusters, SMALLEST)
-    return _all_reassigned(points, found, n_clusters, 3)
+    """Candidate with c clusters from a Ward linkage, with some rounds of reassignment; none without."""
+    found = linkage_partition(of.tree, of.linked, of.rows, n_clusters, SMALLEST)
+    return _all_reassigned(points, found, n_clusters, n_rounds)
 
 
 def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDArray[np.float64]:
@@ -112,7 +124,7 @@ def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDA
     degrees = np.asarray(graph.sum(axis=1), dtype=np.float64).ravel()
     roots = 1.0 / np.sqrt(np.where(degrees > 0.0, degrees, np.inf))
     matrix = csr_array(diags_array(roots) @ graph.astype(np.float64) @ diags_array(roots))
-    values, vectors = top_eigenpairs(matrix, n_pairs)
+    values, vectors = top_eigenpairs(matrix, min(n_pairs, len(roots)))
     return np.asarray(roots[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
@@ -205,9 +217,11 @@ def best_by_borders(
         is_better = corrected.p_values.max() <= RULES.level and 1.0 - share <= most_unexplained
         if not all(separated):
             is_better |= share > least_share or (not any(separated) and corrected.support)
-        elif not own.stand.any():
+        elif not own.support:
             has_more = share * entropy(labels) > least_share * entropy(partitions[0])
-            is_better |= share > least_share and has_more and corrected.support
+            has_borders = corrected.p_values.max() <= RULES.level
+            has_borders |= not own.stand.any() and corrected.support
+            is_better |= share > least_share and has_more and has_borders
         if is_better:
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.n_supported, are_tested, share, -index))
@@ -237,11 +251,12 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
 
 
 def best_by_p_value(
-    linked: LinkedPoints, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+    linked: LinkedPoints, of: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
     """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included."""
     found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
     found += reassigned_partitions(linked, n_clusters, 1)
+    found += ward_partition(linked.points, of, n_clusters, 1)
     p_values = [largest_p_value(linked.points, labels) for labels in found]
     if not found:
         return 1.0, np.zeros(len(linked.scores), dtype=np.int64)

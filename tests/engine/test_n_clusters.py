@@ -90,12 +90,16 @@ def test_a_continued_fit_does_not_choose_again() -> None:
     with pytest.raises(ConfigurationError):
         MSCAM(8, n_jobs=1, checkpoint_store=Memory(state)).fit(views)
     told: list[FitEvent] = []
-    again = MSCAM("auto", n_jobs=1, checkpoint_store=Memory(state), callbacks=[told.append])
+    continued = Memory(state)
+    again = MSCAM("auto", n_jobs=1, checkpoint_store=continued, callbacks=[told.append])
     again.fit(views)
     assert (
         told[1] == whole.solution_.n_clusters_selection
     )  # with the seconds of the first selection
     np.testing.assert_array_equal(again.labels_, whole.labels_)
+    counted = [of.saved[-1].arrays["counted_labels"] for of in (memory, continued)]
+    np.testing.assert_array_equal(*counted)  # the partition whose borders gave the number
+    assert len(np.unique(counted[0])) == whole.n_clusters_
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.assessment import agreement_with_clusters, view_agreement, views_agree
 from mscam_dask.solvers.borders import Points
 from mscam_dask.solvers.partition_score import ReferenceGraphs
@@ -99,6 +101,27 @@ def test_views_agree_on_a_rare_cluster_that_no_view_shows_by_its_neighbors() -> 
         together += views_agree(views, Points(rows, (4, 4)), labels, 2)
         rows[:, 4:] = rng.permutation(rows[:, 4:])
         apart += views_agree(views, Points(rows, (4, 4)), labels, 2)
+    assert together == 20
+    assert apart <= 3
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_samples_that_a_view_lacks_count_for_no_agreement(share: float) -> None:
+    rng = np.random.default_rng(0)
+    graphs = random_graph(150, 0, density=0.02), random_graph(150, 1, density=0.02)
+    labels, together, apart = rng.integers(3, size=150), 0, 0
+    for _ in range(20):
+        has = [np.flatnonzero(rng.random(150) >= share) for _ in graphs]
+        views = [
+            ReferenceGraphs((csr_array(graph[rows][:, rows]),), PresentSamples(rows, 150))
+            for graph, rows in zip(graphs, has, strict=True)
+        ]
+        own = [4.0 * np.eye(3)[labels] + rng.normal(size=(150, 3)) for _ in graphs]
+        together += views_agree(views, Points(np.hstack(own), (3, 3)), labels, 3)
+        own[1][has[1]] = own[1][rng.permutation(has[1])]
+        lacking = np.setdiff1d(np.arange(150), has[1])
+        own[1][lacking] = own[0][lacking]  # they come from the other view
+        apart += views_agree(views, Points(np.hstack(own), (3, 3)), labels, 3)
     assert together == 20
     assert apart <= 3
 

@@ -20,6 +20,7 @@ from mscam_dask.solvers.choice import (
     principal_scores,
     views_separate,
     ward_partition,
+    ward_tree,
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from tests.solvers.test_borders import normals
@@ -132,6 +133,26 @@ def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of
     assert best(points, [first, apart], graphs(many), 2) == 1
 
 
+def test_clusters_that_views_separate_give_way_to_one_with_all_borders_that_neighbors_explain_better() -> (
+    None
+):
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], (200, 100, 40))
+    gradient = rng.normal(size=340)  # in all views
+    rows = 0.3 * rng.normal(size=(340, 6)) + 1.2 * gradient[:, None]
+    rows[:, [0, 3]] += 6.0 * (truth == 1)[:, None]
+    rows[:, [1, 4]] += 6.0 * (truth == 2)[:, None]
+    first = np.where(truth == 2, 2, (gradient > 0.0).astype(np.int64))
+    points, own = Points(rows, (3, 3)), borders(Points(rows, (3, 3)), first, 3)
+    assert not own.support
+    assert own.stand.any()
+    assert all(views_separate(points, first, own))
+    draws = rng.random(340) < 0.2
+    noisy = np.where(draws, (truth + 1) % 3, truth)  # it does not explain nearly all
+    assert best(points, [first, truth], graphs(noisy), 3) == 1
+    assert best(points, [first, truth], graphs(first), 3) == 0
+
+
 def test_clusters_of_one_sample_are_refused() -> None:
     rng = np.random.default_rng(0)
     halves = halves_of(rng.normal(size=400)).astype(np.int64)
@@ -188,7 +209,8 @@ def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) 
     rows, labels = normals(0, sizes, 9.0, 6)
     near = csr_array(kneighbors_graph(rows, 9))
     views = [ReferenceGraphs((csr_array(near + near.T),))]
-    (found,) = ward_partition(Points(rows, (6,)), views, len(sizes))
+    tree = ward_tree(views, len(sizes))
+    (found,) = ward_partition(Points(rows, (6,)), tree, len(sizes), 3)
     assert adjusted_rand_score(labels, found) == 1.0
 
 
@@ -207,8 +229,9 @@ def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     rows, labels = normals(0, (200, 100, 50), 9.0, 6)
     points = linked_points(Points(rows, (rows.shape[1],)))
-    p_values = [best_by_p_value(points, [], number)[0] for number in (2, 3, 4, 5)]
+    tree = ward_tree(graphs(labels), 5)
+    p_values = [best_by_p_value(points, tree, [], number)[0] for number in (2, 3, 4, 5)]
     assert max(p_values[:2]) <= 0.05 < min(p_values[2:])
-    value, found = best_by_p_value(points, [labels], 3)
+    value, found = best_by_p_value(points, tree, [labels], 3)
     assert value <= p_values[1]
     assert adjusted_rand_score(labels, found) == 1.0
