@@ -163,11 +163,14 @@ def test_samples_in_the_columns_of_all_files_are_named(tmp_path: Path) -> None:
         csv_of(A.T.assign(Entrez_Gene_Id=[7157, 1956, 672, 675])[["Entrez_Gene_Id", *A.index]], "Hugo_Symbol", sep="\t"),
         "# from biom\n" + csv_of(A.T.assign(taxonomy="k__B; p__F"), "#OTU ID", sep="\t"),
         csv_of(IN_NUMBERS_OF_GENES.T, "entrez"),
+        csv_of(IN_NUMBERS_OF_GENES.T.assign(description=["a b", "c d", "e f", "g h"]), ""),
+        csv_of(A.T.rename_axis("gene").reset_index(), ""),
+        csv_of(A.T.rename_axis("gene").reset_index().set_axis([1709, 312, 2408, 960]), "length"),
     ],
-    ids=["cBioPortal", "QIIME", "Entrez"],
+    ids=["cBioPortal", "QIIME", "Entrez", "without a name", "row numbers", "length"],
 )  # fmt: skip
 def test_columns_about_genes_are_no_samples(tmp_path: Path, text: str) -> None:
-    frame = IN_NUMBERS_OF_GENES if "entrez" in text else A
+    frame = IN_NUMBERS_OF_GENES if "7157," in text else A
     found = read(tmp_path, {"a.txt": text, "b.csv": csv_of(B)}, (frame, B), samples_in="columns")
     assert found == "right"
 

@@ -71,6 +71,12 @@ def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix:
     assert re.search("'', 'index' left out .row numbers", said) or suffix != ".csv"
 
 
+def test_numbers_without_a_name_are_ids_where_a_file_has_no_others(tmp_path: Path) -> None:
+    first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS).iloc[ORDER]
+    files = {"a.csv": first.assign(sample_id=TEXTS).to_csv(), "b.csv": second.to_csv()}
+    assert read(tmp_path, files, (first, second)) == "right"
+
+
 def test_whole_numbers_without_a_name_are_ids_beside_ranks(tmp_path: Path) -> None:
     """A column that counts the samples in an order of its own in each file is a feature."""
     frames = (

@@ -217,6 +217,8 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     """
     tables = [(table, _may_be_ids(table, texts)) for table, texts in tables]
     unique = [_unique(*one) for one in tables]
+    if len(tables) > 1 and any(map(_has_only_numbers, tables, unique)):
+        unique = [_unique(*one, may_share_numbers=True) for one in tables]
     shared = _shared(tables, unique)
     firsts = Counter(table.name(0) for table, texts in tables if 0 in texts)
     found = [
@@ -244,12 +246,16 @@ def _may_be_ids(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, S
     }
 
 
-def _unique(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Sequence[str]]:
-    """Columns of unique texts; row numbers only if no other column has ids."""
+def _unique(
+    table: Table, texts: Mapping[int, Sequence[str]], *, may_share_numbers: bool = False
+) -> dict[int, Sequence[str]]:
+    """Columns of unique texts; row numbers only if no other column has ids, or another table may have the same."""
     found = {place: fields for place, fields in texts.items() if are_unique(fields)}
     nameless = {p for p in found if table.may_number_rows(p) and are_whole(found[p])}
     others = [p for p in found if p > 0 and p not in nameless]
-    counted = {place for place in {0} & found.keys() if _are_counted(found[place])}
+    if may_share_numbers:
+        nameless = {place for place in nameless if are_counted(found[place], in_order=False)}
+    counted = {place for place in {0} & found.keys() if are_counted(found[place])}
     if any(table.strength(p) == CERTAIN or are_names(found[p]) for p in others):
         numbers = nameless | counted
     else:
@@ -257,7 +263,17 @@ def _unique(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Seque
     return {place: fields for place, fields in found.items() if place not in numbers}
 
 
-def _are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
+def _has_only_numbers(one: Candidates, unique: Mapping[int, Sequence[str]]) -> bool:
+    """Return whether whole numbers without a name, which do not count the rows, are all that may be ids."""
+    return bool(unique) and all(
+        one[0].may_number_rows(place)
+        and are_whole(texts)
+        and not are_counted(texts, in_order=False)
+        for place, texts in unique.items()
+    )
+
+
+def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
     """Return whether texts are the numbers of rows, from 0 or 1."""
     numbers = (list(map(str, range(first, first + len(texts)))) for first in (0, 1))
     return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
@@ -282,7 +298,7 @@ def _shared(
         strength = min(table.strength(place) for table, _, place in held)
         number_rows = all(
             (table.may_number_rows(place) or not strength)
-            and _are_counted(texts[place], in_order=False)
+            and are_counted(texts[place], in_order=False)
             for table, texts, place in held
         )
         first = min(place for _, _, place in held)
@@ -342,7 +358,7 @@ def _id_column(
         return None
     # unique whole numbers under a name that tells nothing
     numbers = [int(float(text)) for text in unique[0]]
-    if _are_counted([str(number) for number in numbers]) and len(numbers) >= _FEW:
+    if are_counted([str(number) for number in numbers]) and len(numbers) >= _FEW:
         return IdColumn(0, "consecutive whole numbers")
     if table.has_many_keys or (len(numbers) < _FEW and not (is_repeated and table.name(0))):
         return None

@@ -18,6 +18,7 @@ from mscam_dask.data.readers.roles import (
     Block,
     IdColumn,
     Table,
+    are_counted,
     are_names,
     are_unique,
     are_whole,
@@ -226,11 +227,11 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     names = table.columns
     places = [place for place in range(len(names)) if place not in table.left_out]
     head = {place: table.head_of(place) for place in places if table.is_text(place) or place == 0}
+    has_numbers = table.is_key(0) and not are_counted(table.head_of(0))
     if (
         told_ids(table) is None
-        and table.has_header
-        and table.is_key(0)
-        and _OF_GENES.fullmatch(names[0])
+        and has_numbers
+        and (table.strength(0) or names[0].lower() == "entrez")
     ):
         table = replace(table, id_position=0)  # Entrez ids
     (key,) = id_columns([(table, head)])
@@ -246,6 +247,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             )
         ]
         left_out |= dict.fromkeys(others, "describes the features")
+        if key.position > 0 and table.may_number_rows(0) and table.is_key(0):
+            left_out[0] = _ROW_NUMBERS
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]
     of_labels: dict[str, list[str]] = {}
 
@@ -411,7 +414,7 @@ def _notes_of_footers(values: NDArray[Any], ids: Sequence[str], where: str) -> l
         if is_known.any() and close.all(axis=1).any():
             raise DataError(
                 f"{where}: {ids[row]!r} at the end is no sample: it has the sums, means or other statistics of those before "
-                "it. Remove it."
+                "it. Remove it, or rename it if it is one."
             )
     return [
         f"{', '.join(map(repr, reversed(names)))} at the end taken as samples; remove them if they are none."
@@ -451,6 +454,6 @@ def check_labels(labels: Any, where: str) -> None:
         raise DataError(
             f"{len(missing)} label(s) of {where} are missing, the first {str(labels[missing[0]])!r} in "
             f"row {missing[0]} (counted from 0 below a header). Mark unlabeled samples with a number "
-            "such as -1 (a word, if labels are text), and rename a class that is called as missing values are: "
+            "such as -1 (a word, if labels are text), and rename a class whose name stands for a missing value: "
             f"{', '.join(sorted(filter(None, MISSING)))}."
         )

@@ -130,8 +130,8 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
 @pytest.mark.parametrize(
     "way",
     [
-        *("exchange", "rename", "inside"),
-        pytest.param("rename then exchange", marks=pytest.mark.thorough),
+        *("exchange", "rename then exchange", "inside"),
+        pytest.param("rename", marks=pytest.mark.thorough),
     ],
 )
 def test_a_kill_at_any_point_of_the_swap_is_repaired(
