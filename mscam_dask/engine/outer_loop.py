@@ -11,8 +11,8 @@ The refinement has metrics learned from the best partition. A fit has it with au
 
 The scores come from reference graphs of the original distances, which favor partitions by these
 distances. A new partition is therefore accepted unless its score is clearly lower
-(docs/decisions/0059). The loop ends with the first partition that is not accepted. If known labels are missed, there is
-a second iteration in any case.
+(docs/decisions/0059). The loop ends with the first partition that is not accepted, or with two of these in a row if
+known labels are missed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
 
 
 def refine(state: LoopState, context: FitContext, session: Session) -> LoopState:
-    """Run iterations with metrics learned from the best partition, until one is not accepted (see the module)."""
+    """Run iterations with metrics learned from the best partition, as the docstring of the module says."""
     if not context.refines:
         return state
     began = time.perf_counter()
@@ -164,7 +164,7 @@ def refine_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loo
     """Run one outer iteration from the best partition.
 
     The decision is REACHED if the partition was accepted and its graph has exactly c components, and
-    STOPPED if it was not accepted, is the same again, or is nearly perfect.
+    STOPPED if it is nearly perfect, or if it was not accepted and no other iteration follows (see the module).
     """
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
     first = state.refined_from
