@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Constants, Status
 from mscam_dask.errors import ConvergenceWarning, DataError
@@ -94,6 +95,17 @@ def test_more_clusters_than_samples_that_differ_are_warned_of(
     assert [finding.kind for finding in model.data_warnings_] == ["repeated samples"]
     chosen = estimator(n_clusters="auto", max_clusters=6, n_jobs=1).fit(repeated)
     assert chosen.n_clusters_ <= 4
+
+
+def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scaling() -> None:
+    # unit length makes all rows equal that are multiples of one; other scalings do not
+    (plain,), labels = gaussian_views(13, n_samples=60, spread=3.0, dims=(5,))
+    views = {"one": (30.0 + 10.0 * labels)[:, None] * np.ones(20), "rest": plain}
+    model = MSCAM(3, n_jobs=1).fit(views)
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    assert model.view_settings_["one"].scale == "standard"
+    with pytest.raises(DataError):
+        quick(scale="unit").fit(views)
 
 
 def test_eigenvectors_that_did_not_converge_are_told() -> None:
