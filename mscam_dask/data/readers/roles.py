@@ -217,7 +217,8 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     """
     tables = [(table, _may_be_ids(table, texts)) for table, texts in tables]
     unique = [_unique(*one) for one in tables]
-    if len(tables) > 1 and any(map(_has_only_numbers, tables, unique)):
+    have_only_numbers = [*map(_has_only_numbers, tables, unique)]
+    if any(have_only_numbers) and not all(have_only_numbers):
         unique = [_unique(*one, may_share_numbers=True) for one in tables]
     shared = _shared(tables, unique)
     firsts = Counter(table.name(0) for table, texts in tables if 0 in texts)
@@ -275,6 +276,8 @@ def _has_only_numbers(one: Candidates, unique: Mapping[int, Sequence[str]]) -> b
 
 def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
     """Return whether texts are the numbers of rows, from 0 or 1."""
+    if len(texts) != 1 and str(len(texts) - 1) not in texts:  # told without a second list
+        return False
     numbers = (list(map(str, range(first, first + len(texts)))) for first in (0, 1))
     return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
 

@@ -63,7 +63,7 @@ def test_sample_ids_are_a_vector_of_ids_or_left_out(
     tmp_path: Path, numbers: list[int], expected: Any, said: str
 ) -> None:
     ids = np.array([numbers], dtype=np.float64)
-    _, loaded = read(save_version_5(tmp_path / "a.mat", colour=COLOUR, sample_ids=ids))
+    _, loaded = read(save_version_73(tmp_path / "a.mat", colour=COLOUR, sample_ids=ids))
     assert loaded.sample_ids == expected
     assert any("sample_ids" in note and said in note for note in loaded.notes)
 
