@@ -1,4 +1,4 @@
-"""An experiment while it runs: the trials of each method on each data set, its directory, record and progress.
+"""An experiment while it runs: its trials, directory, record and progress, and the rows and curves of its tables.
 
 Trials are trials/<first 2 digits>/<key>.json. Every file is complete or absent; a damaged trial counts as absent.
 """

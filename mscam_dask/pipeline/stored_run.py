@@ -1,4 +1,4 @@
-"""Runs as their directories hold them: one run, those of a root, their comparison, and the removal of old ones."""
+"""Runs as their directories hold them: one run, those of a root, their comparison, the removal of old ones, and tables of samples."""
 
 from __future__ import annotations
 

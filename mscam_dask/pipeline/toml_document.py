@@ -1,4 +1,4 @@
-"""TOML documents: the place of each key, overrides, and their tables as structs with a message for every problem."""
+"""TOML documents: the place of each key, overrides, tables as structs with a message for every problem, names of files."""
 
 from __future__ import annotations
 

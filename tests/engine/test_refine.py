@@ -242,17 +242,20 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
     assert is_taken(0.5) is (n_components == 3 and not follows_a_fit)
 
 
-def test_a_partition_of_the_known_labels_alone_has_to_be_better() -> None:
-    def is_taken(n_missed: int, score: float) -> bool:
+def test_a_partition_of_known_labels_has_to_be_better_or_may_not_miss_more() -> None:
+    def is_taken(n_missed: int, score: float, **limits: bool) -> bool:
         context: Any = SimpleNamespace(parameters=THREE_CLUSTERS, from_previous_fit=False)
         found = dataclasses.replace(of_score(score), n_missed=n_missed)
         best = SimpleNamespace(partition_score=found)
         proposal: Any = SimpleNamespace(graph=SimpleNamespace(n_components=3), best=best)
         before = dataclasses.replace(of_score(0.5), n_missed=4)
         state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=before))
-        return refine._is_accepted(proposal, state, context, must_be_better=True)
+        return refine._is_accepted(proposal, state, context, **limits)
 
-    assert is_taken(1, 0.1)  # 3 fewer are more than a standard error, √5
-    assert not is_taken(2, 0.5)  # 2 fewer are not: √6
-    assert is_taken(2, 0.6)
-    assert not is_taken(9, 0.9)  # 5 more are more than √13
+    assert is_taken(1, 0.1, must_be_better=True)  # 3 fewer are more than a standard error, √5
+    assert not is_taken(2, 0.5, must_be_better=True)  # 2 fewer are not: √6
+    assert is_taken(2, 0.6, must_be_better=True)
+    assert not is_taken(9, 0.9, must_be_better=True)  # 5 more are more than √13
+    assert is_taken(5, 0.5)
+    assert not is_taken(5, 0.9, may_miss_more=False)
+    assert is_taken(4, 0.5, may_miss_more=False)
