@@ -133,3 +133,9 @@ def test_damaged_foreign_stores_are_refused(tmp_path: Path, node: str, text: str
     (path / node / "zarr.json").write_text(text)
     with pytest.raises(DataError):
         read(path)
+
+
+def test_a_damaged_netcdf_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.nc").write_bytes(b"CDF\x01 not really")
+    with pytest.raises(DataError):
+        read(tmp_path / "b.nc")
