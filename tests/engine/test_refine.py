@@ -181,12 +181,21 @@ def test_missed_known_labels_are_learned_from_with_the_partition_then_alone(
         learned.append(np.asarray(stage.value(labels)))
         return learn_metrics(stage, views, names, labels, order)
 
+    limits: list[tuple[bool, bool]] = []
+    is_accepted = refine._is_accepted
+
+    def limited(*given: Any, must_be_better: bool, may_miss_more: bool) -> bool:
+        limits.append((must_be_better, may_miss_more))
+        return is_accepted(*given, must_be_better=must_be_better, may_miss_more=may_miss_more)
+
     monkeypatch.setattr(refine, "learn_metrics", recorded)
+    monkeypatch.setattr(refine, "_is_accepted", limited)
     views, labels = gaussian_views(0, n_samples=240, n_clusters=4, spread=0.4)
     known, memory = np.where(np.arange(240) % 6 == 0, labels, -1), Memory()
     reference = solve(views, known=known, checkpoint_store=memory)
     assert reference.refinement is not None
     assert len(reference.refinement.scores) == 3
+    assert limits == [(False, False), (True, False), (False, True)]
     assert len(learned) == 5
     for some, alone in zip(learned, (False, True, True, False, True), strict=True):
         if alone:
