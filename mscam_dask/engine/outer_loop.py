@@ -1,9 +1,10 @@
 """Outer iterations: a sequence of consensus graphs by ADMM with a changing graph weight, then the refinement.
 
-The refinement has metrics learned from the best partition. A fit has it with automatic settings. One iteration starts from the best partition so far:
+A fit with automatic settings has a refinement: outer iterations with metrics learned from the best partition so far. In
+each of them:
 
 1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). If the partition
-   misses known labels, there are those of the known samples alone, too. In the second iteration these are the only ones.
+   misses known labels, the discriminants of the known samples alone are learned too; in the second iteration, only these.
 2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
    half each. If the initial graph is mixed with the graphs of the single views, so is this one
    (docs/decisions/0059).

@@ -9,11 +9,12 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from mscam_dask import __version__
 from mscam_dask.errors import DataError, StoreCorruptError
-from mscam_dask.types.result import Structure
+from mscam_dask.types.result import Solution, Structure
 
 RUN_FORMAT = "mscam_dask.run"
 RUN_FORMAT_VERSION = 1
@@ -272,3 +273,60 @@ def blas_libraries() -> tuple[dict[str, Any], ...]:
 
     keys = ("user_api", "internal_api", "version", "architecture", "num_threads")
     return tuple({key: library.get(key) for key in keys} for library in threadpool_info())
+
+
+def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRecord:
+    """Return the entry of a fit in run.json."""
+    parameters, assessment = solution.parameters, solution.assessment
+    by_view = parameters.view_settings is not None
+    selected = {
+        each.view: {"agreement": float(each.agreement), "margin_se": float(each.ahead)}
+        for each in solution.selected_view_settings
+    }
+    views = {
+        prepared.view: ViewSettingsEntry(
+            scale=chosen.scale, alpha=float(chosen.alpha), **selected.get(prepared.view, {})
+        )
+        for prepared, chosen in zip(solution.prepared, parameters.view_settings or (), strict=False)
+    }
+    candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
+    graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
+    counted, learned = solution.n_clusters_selection, solution.refinement
+    support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
+    if (borders := assessment.borders) is not None:
+        support = msgspec.structs.replace(
+            support,
+            standing_clusters=assessment.standing_clusters,
+            largest_p_values=tuple(borders.p_values.max(axis=1).tolist()),
+        )
+    names, sizes = np.unique(solution.labels, return_counts=True)
+    return FitRecord(
+        status=solution.status.name,
+        message=solution.status.message,
+        has_requested_components=True,
+        n_clusters=parameters.n_clusters,
+        n_connected_components=int(solution.n_connected_components),
+        n_outer_iterations=len(solution.history),
+        score=float(solution.score),
+        setting=SettingEntry(
+            scale="by view" if by_view else parameters.scale,
+            alpha=None if by_view else float(parameters.alpha),
+            n_neighbors=int(solution.n_neighbors),
+            initial_graph=graph,
+            views=views or None,
+            exclude_views=solution.exclude_views,
+        ),
+        n_clusters_curves=None if counted is None else msgspec.to_builtins(counted),
+        refinement=None
+        if learned is None
+        else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
+        candidate_settings=tuple(candidates),
+        selected_setting=solution.chosen,
+        view_contributions={
+            name: float(share) for name, share in solution.view_contributions.items()
+        },
+        cluster_sizes=tuple(sizes.tolist()),
+        cluster_names=tuple(names.tolist()),
+        assessment=support,
+        batches=batches,
+    )

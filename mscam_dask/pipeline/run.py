@@ -45,17 +45,14 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
-    AssessmentEntry,
     BatchesEntry,
     DriftRecord,
     ErrorRecord,
     FitRecord,
-    RefinementEntry,
     ResumeEntry,
     RunRecord,
-    SettingEntry,
-    ViewSettingsEntry,
     blas_libraries,
+    fit_record,
     now,
 )
 from mscam_dask.pipeline import previous_runs
@@ -93,7 +90,6 @@ from mscam_dask.pipeline.stored_run import (
     siblings_of,
     table_bytes,
 )
-from mscam_dask.types.result import Solution
 
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
@@ -519,63 +515,6 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
         f"{drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of {drift.n_common}"
     )
     return (f"{how}: {counts} moved to another cluster ({drift.share_moved:.1%})",)
-
-
-def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRecord:
-    """Return the entry of a fit in run.json."""
-    parameters, assessment = solution.parameters, solution.assessment
-    by_view = parameters.view_settings is not None
-    selected = {
-        each.view: {"agreement": float(each.agreement), "margin_se": float(each.ahead)}
-        for each in solution.selected_view_settings
-    }
-    views = {
-        prepared.view: ViewSettingsEntry(
-            scale=chosen.scale, alpha=float(chosen.alpha), **selected.get(prepared.view, {})
-        )
-        for prepared, chosen in zip(solution.prepared, parameters.view_settings or (), strict=False)
-    }
-    candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
-    graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
-    counted, learned = solution.n_clusters_selection, solution.refinement
-    support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
-    if (borders := assessment.borders) is not None:
-        support = msgspec.structs.replace(
-            support,
-            standing_clusters=assessment.standing_clusters,
-            largest_p_values=tuple(borders.p_values.max(axis=1).tolist()),
-        )
-    names, sizes = np.unique(solution.labels, return_counts=True)
-    return FitRecord(
-        status=solution.status.name,
-        message=solution.status.message,
-        has_requested_components=True,
-        n_clusters=parameters.n_clusters,
-        n_connected_components=int(solution.n_connected_components),
-        n_outer_iterations=len(solution.history),
-        score=float(solution.score),
-        setting=SettingEntry(
-            scale="by view" if by_view else parameters.scale,
-            alpha=None if by_view else float(parameters.alpha),
-            n_neighbors=int(solution.n_neighbors),
-            initial_graph=graph,
-            views=views or None,
-            exclude_views=solution.exclude_views,
-        ),
-        n_clusters_curves=None if counted is None else msgspec.to_builtins(counted),
-        refinement=None
-        if learned is None
-        else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
-        candidate_settings=tuple(candidates),
-        selected_setting=solution.chosen,
-        view_contributions={
-            name: float(share) for name, share in solution.view_contributions.items()
-        },
-        cluster_sizes=tuple(sizes.tolist()),
-        cluster_names=tuple(names.tolist()),
-        assessment=support,
-        batches=batches,
-    )
 
 
 def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> BatchesEntry:

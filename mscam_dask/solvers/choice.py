@@ -200,9 +200,9 @@ def best_by_borders(
     It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
     A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
     is supported at the level divided by the number of candidates. If the views separate all of these pairs, or if the first
-    is supported, the candidate needs all its borders at that level, and must explain nearly all that the first does not. If
-    no cluster of the first stands, support at that level is enough where the neighbors explain more of the candidate in nats too.
-    Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
+    is supported, the candidate needs all its borders at that level, and the neighbors must explain nearly all of it. Where the
+    first is not supported, a larger share is enough if it is also more in nats; if no cluster of the first stands, so is
+    support at that level. Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
     clusters are all large enough for a test, then the one with the largest share.
     """
     least_share = explained_share(views, partitions[0])
