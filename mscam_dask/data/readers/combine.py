@@ -221,13 +221,13 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     n_moved = int(np.count_nonzero((places >= 0) & (places != np.arange(len(places)))))
     moved = f"{n_moved} of {n_held} moved"
     moved += f", {len(own) - n_held} left out" if len(own) > n_held else ""
-    labels = item.labels
+    others, labels = "" if item.where == first else f" with {first}", item.labels
     return replace(
         item,
         views=views,
         labels=None if labels is None else np.where(places < 0, UNLABELED, labels[places]),
         sample_ids=joined.ids,
-        notes=(*item.notes, f"{item.where}: rows matched by sample id with {first} ({moved})."),
+        notes=(*item.notes, f"{item.where}: rows matched by sample id{others} ({moved})."),
         origin={**item.origin, "rows": moved} if item.origin else {},
     )
 
