@@ -35,6 +35,8 @@ from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, V
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3
+_UNKNOWN = ("-1", "-1.0", "", "nan", "None")  # values of samples without a known label
+_SHOWN = 5
 _PAUSE_S = 0.2  # a store takes the place of another within milliseconds
 
 _T = TypeVar("_T")
@@ -122,23 +124,33 @@ def write_store(
 
 def column_of(
     table: DataTable, key: Literal["batches", "partial_labels"], data: MultiViewData
-) -> NDArray[Any] | None:
-    """Return a value (n,) for each sample of `data` from the file or column of a key of [data]; None without."""
+) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
+    """Return a value (n,) for each sample of `data` from the file or column of a key of [data], None without; notes."""
     place: str | None = getattr(table, key)
     if place is None:
-        return None
+        return None, ()
     values = sample_column(Path(place), files_of(table, table.sources), data, key)
-    if key == "partial_labels" and values.dtype.kind in "OU":
-        values = np.where(values == "-1", "", values)
-    return values
+    if key == "batches":
+        return values, ()
+    values = np.array([None if str(value) in _UNKNOWN else value for value in values], dtype=object)
+    counts = pd.Series(values).value_counts()
+    names = [f"{name:g}" if isinstance(name, float) else str(name) for name in counts.index]
+    shown = ", ".join(map("{} ({})".format, names[:_SHOWN], counts))
+    more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
+    note = f"{place}: {counts.sum()} of {len(values)} samples have a known label: {shown}{more}."
+    return values, (note,)
 
 
 def sample_column(
     place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
 ) -> NDArray[Any]:
-    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files."""
+    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
+
+    Only partial labels may be missing: they are NaN, -1 or empty text.
+    """
+    may_lack = key == "partial_labels"
     if place.is_file():
-        return labels_of_file(place, data.sample_ids)[0]
+        return labels_of_file(place, data.sample_ids, may_be_missing=may_lack)[0]
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(
@@ -146,10 +158,10 @@ def sample_column(
             "of samples. Give a file with sample ids and values in two columns."
         )
     with ExitStack() as stack:
-        found = gather(of_obs, None, str(place), stack, "outer")[0]
+        found = gather(of_obs, None, str(place), stack, "outer", may_lack_labels=may_lack)[0]
         codes, names = found.labels, found.label_names
         assert codes is not None, "the column was found"
-        values = codes if names is None else np.array(names, dtype=object)[codes]
+        values = codes if names is None else np.array([*names, ""], dtype=object)[codes]
         if found.sample_ids is None or data.sample_ids is None:
             return values
         rows = pd.Index(found.sample_ids).get_indexer(list(data.sample_ids))

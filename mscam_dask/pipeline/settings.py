@@ -120,7 +120,8 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     and batches, or one batch per line, or the name of a column of obs of `.h5ad` and `.h5mu`
     files."""
     partial_labels: FileOrColumn | None = None
-    """Known labels of some samples, -1 for the others, which the clusters keep; as `batches`."""
+    """Known labels of some samples, which the clusters keep, as `batches`; -1, an empty cell or no row
+    for the others."""
     samples_in: Annotated[
         Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
         Meta(title='`"rows"`, `"columns"`, or a table by view'),

@@ -21,6 +21,7 @@ from tests.cli.conftest import Call
 from tests.cli.screens import numbers
 from tests.kept import kept_or_made
 from tests.messages import quotes
+from tests.omics import anndata_of, writable_text
 from tests.pipeline.runs import rewritten
 from tests.synthetic import gaussian_views, save_npz, three_subspaces
 
@@ -235,22 +236,47 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     assert call("run", "run.toml", "--in-process", "-o", "runs/b").exit_code != 0
 
 
-def test_known_labels_of_a_file(here: Path, call: Call) -> None:
+@pytest.mark.parametrize("form", ["-1", "empty cells", "known samples only", "column of obs"])
+def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> None:
     rng = np.random.default_rng(0)
     kind = np.arange(120) % 3
-    a, b = (6 * np.eye(3)[kind] + rng.normal(size=(120, 3)) for _ in "ab")
-    np.savez("a.npz", a=a, b=b)
-    known = np.where(np.arange(120) < 30, np.array(["x", "y", "z"])[(kind + 1) % 3], "-1")
+    views = [6 * np.eye(3)[kind] + rng.normal(size=(120, 3)) for _ in "ab"]
+    known = np.array(["x", "y", "z"], dtype=object)[(kind + 1) % 3]
+    known[30:] = None
     known[0] = "y" if known[0] != "y" else "x"  # one sample in the cluster of another class
-    Path("known.csv").write_text("\n".join(known))
+    ids = [f"P{row}" for row in range(120)]
+    np.savez("a.npz", a=views[0], b=views[1], sample_ids=ids)
+    column = pd.Series(known, ids, name="kind")
+    source, place = "a.npz", "known.csv"
+    if form == "-1":
+        Path(place).write_text("\n".join(column.fillna("-1")))
+    elif form == "column of obs":
+        source, place = "a.h5ad", "kind"
+        made = anndata_of(np.hstack(views), ids)
+        with writable_text():
+            made.obs["kind"] = column.astype(object)
+            made.write_h5ad("a.h5ad")
+    else:
+        column = column.dropna() if form == "known samples only" else column
+        column.iloc[::-1].to_csv(place, index_label="id")
     Path("run.toml").write_text(
-        '[data]\nsource = "a.npz"\npartial_labels = "known.csv"\n[cluster]\nn_clusters = 3\n'
+        f'[data]\nsource = "{source}"\npartial_labels = "{place}"\n[cluster]\nn_clusters = 3\n'
         "[report]\nenabled = false\n"
     )
-    made = call("run", "run.toml", "--in-process", "-o", "runs/k")
-    assert made.exit_code == 0, made.output
+    result = call("run", "run.toml", "--in-process", "-o", "runs/k")
+    assert result.exit_code == 0, result.output
+    assert "30 of 120 samples have a known label: x (1" in " ".join(result.output.split())
     labels = load_run("runs/k").labels_
     assert adjusted_rand_index(kind[1:], labels[1:]) == 1.0
     assert labels[0] == labels[known == known[0]][1]
+    if form in ("empty cells", "known samples only"):  # ground truth has to be whole
+        assert call("ingest", "a.npz", "-o", "a.zarr", "--labels", "known.csv").exit_code == 3
+
+
+def test_more_known_labels_than_clusters(here: Path, call: Call) -> None:
+    np.savetxt("a.csv", np.random.default_rng(0).normal(size=(120, 3)))
     Path("known.csv").write_text("\n".join(np.where(np.arange(120) < 4, list("abcd") * 30, "-1")))
+    Path("run.toml").write_text(
+        '[data]\nsource = "a.csv"\npartial_labels = "known.csv"\n[cluster]\nn_clusters = 3\n'
+    )
     assert call("run", "run.toml", "--in-process", "-o", "runs/other").exit_code == 2

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.readers.registry import read_sources
+from mscam_dask.data.readers.roles import MISSING
 from mscam_dask.data.readers.tables import check_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
@@ -44,12 +45,13 @@ def gather(
     join: Join | None = None,
     *,
     may_lack_views: bool = False,
+    may_lack_labels: bool = False,
 ) -> tuple[MultiViewData, tuple[str, ...], tuple[Mapping[str, str], ...]]:
     """Read sources as one data set: views chosen and renamed, labels encoded, samples matched by id.
 
     Parameters are those of `mscam_dask.data.ingest.ingest`; `stack` keeps files open for views that are read
-    later; with `may_lack_views` some, but not all, requested views may be missing. Beside the data it returns
-    notes, and what was decided about each table, by title.
+    later; with `may_lack_views` some, but not all, requested views may be missing; with `may_lack_labels` samples
+    without a label have −1. Beside the data it returns notes, and what was decided about each table, by title.
     """
     label_key = labels if isinstance(labels, str) else None
     selection = Selection(None if views is None else tuple(views), label_key)
@@ -68,7 +70,7 @@ def gather(
             if any(view.name in wanted for view in item.views)
             or (item.labels is not None and has_labels)
         ] or loaded
-    loaded, others = _with_labels(loaded, labels)
+    loaded, others = _with_labels(loaded, labels, may_lack=may_lack_labels)
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     ids = None if joined is None else joined.ids
     if joined is not None:
@@ -149,7 +151,10 @@ def _choose(
 
 
 def _with_labels(
-    loaded: Sequence[SourceContents], labels: str | Path | Sequence[Any] | NDArray[Any] | None
+    loaded: Sequence[SourceContents],
+    labels: str | Path | Sequence[Any] | NDArray[Any] | None,
+    *,
+    may_lack: bool,
 ) -> tuple[list[SourceContents], Any]:
     """Return sources with the codes of those labels only that are taken, and a file or values beside them."""
     others: Any = labels
@@ -168,8 +173,14 @@ def _with_labels(
     for item in loaded:
         codes, names = None, None
         if item.labels is not None and (labels is None or item.labels_explicit):
-            check_labels(item.labels.tolist(), item.where)
-            codes, names = encode_labels(item.labels)
+            texts = item.labels.tolist()
+            if not may_lack:
+                check_labels(texts, item.where)
+            is_known = np.array(
+                [not may_lack or str(text).lower() not in MISSING for text in texts]
+            )
+            codes = np.full(len(texts), UNLABELED)
+            codes[is_known], names = encode_labels(item.labels[is_known])
         found.append(replace(item, labels=codes, label_names=names or item.label_names))
     return found, others
 
@@ -233,10 +244,13 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
 
 
 def labels_of_file(
-    file: Path, sample_ids: tuple[str, ...] | None
+    file: Path, sample_ids: tuple[str, ...] | None, *, may_be_missing: bool = False
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Labels of a separate file, by id if it has ids, else row by row, and notes."""
-    labels, ids = read_labels(file)
+    """Labels of a separate file, by id if it has ids, else row by row, and notes.
+
+    Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
+    """
+    labels, ids = read_labels(file, may_be_missing=may_be_missing)
     if ids is None:
         if sample_ids is None:
             return labels, ()
@@ -255,11 +269,13 @@ def labels_of_file(
     missing = np.array(sample_ids, dtype=object)[places < 0].tolist()
     if missing:
         join_samples({"the data": sample_ids, str(file): ids}, "inner")  # says how spellings differ
+    if missing and not may_be_missing:
         raise DataError(
             f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
             f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
             "samples), or check that the ids are written in the same way."
         )
-    n_others = len(ids) - len(sample_ids)
+    n_others = len(ids) - len(sample_ids) + len(missing)
     others = f", {n_others} of other samples left out" if n_others else ""
+    labels = np.append(labels, np.nan if labels.dtype.kind == "f" else "")  # that of place -1
     return labels[places], (f"{file}: labels matched by sample id{others}.",)

@@ -24,11 +24,14 @@ from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
 
-def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+def read_labels(
+    file: Path, *, may_be_missing: bool = False
+) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
 
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
-    "T cell" is one label. Returns one label for each row, and the ids of the rows where the table has them.
+    "T cell" is one label. Returns one label for each row (missing ones are NaN or empty text, if they may be missing),
+    and the ids of the rows where the table has them.
     """
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
@@ -36,7 +39,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     table, columns = _texts(file)
     places = range(len(columns))
     if len(columns) == 1:
-        return parsed_labels(columns[0], str(file)), None
+        return parsed_labels(columns[0], str(file), may_be_missing=may_be_missing), None
     usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
     (ids,) = id_columns([(table, dict(enumerate(columns)))])
     free = [place for place in places if ids is None or place != ids.position]
@@ -47,7 +50,8 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
             "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
             "such as id,label. To take a column of a data file, give its name as labels."
         )
-    return parsed_labels(columns[labels[0]], str(file)), tuple(columns[ids.position])
+    values = parsed_labels(columns[labels[0]], str(file), may_be_missing=may_be_missing)
+    return values, tuple(columns[ids.position])
 
 
 def _texts(file: Path) -> tuple[Table, list[list[str]]]:

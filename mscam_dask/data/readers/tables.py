@@ -437,12 +437,16 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     ]
 
 
-def parsed_labels(texts: Sequence[str], where: str) -> NDArray[Any]:
-    """Return numbers where all are numbers, text otherwise; missing ones, classes of their own, are refused."""
-    check_labels(texts, where)
-    if all(map(is_number, texts)):
-        return np.array([float(text) for text in texts])
-    return np.array(texts, dtype=np.str_)
+def parsed_labels(
+    texts: Sequence[str], where: str, *, may_be_missing: bool = False
+) -> NDArray[Any]:
+    """Return numbers where all are numbers, text otherwise; missing ones are refused, or NaN and empty text."""
+    if not may_be_missing:
+        check_labels(texts, where)
+    known = ["" if text.lower() in MISSING else text for text in texts]
+    if all(map(is_number, filter(None, known))):
+        return np.array([float(text or "nan") for text in known])
+    return np.array(known, dtype=np.str_)
 
 
 def check_labels(labels: Any, where: str) -> None:
