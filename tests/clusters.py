@@ -5,22 +5,22 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import dask
+import psutil
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 
 from mscam_dask.engine import fit
 from mscam_dask.pipeline.tls import CertificateSet
-
-_START_S = 60.0
+from tests.processes import started, wait_until
 
 
 @functools.cache
@@ -75,21 +75,15 @@ def scheduler_process(
     file = directory / "scheduler.json"
     file.unlink(missing_ok=True)
     command = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
-    with _dask(
-        [*command, "--scheduler-file", str(file), *arguments], directory, environment
-    ) as process:
-        yield process, _address(process, file)
+    command += ["--scheduler-file", str(file), *arguments]
+    with _dask(command, directory, environment) as process:
+        yield process, wait_until(lambda: _address(file), directory / "log", alive=process)
 
 
-def _address(process: subprocess.Popen[bytes], file: Path) -> str:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            return str(json.loads(file.read_bytes())["address"])
-        except (FileNotFoundError, ValueError):  # not there, or not whole yet
-            time.sleep(0.05)
-    log = (file.parent / "log").read_text()
-    raise RuntimeError(f"no scheduler within {_START_S:g} s:\n{log}")
+def _address(file: Path) -> str:
+    with suppress(FileNotFoundError, ValueError):  # not there, or not whole yet
+        return str(json.loads(file.read_bytes())["address"])
+    return ""
 
 
 @contextmanager
@@ -103,19 +97,21 @@ def worker_process(
         yield process
 
 
-@contextmanager
 def _dask(
     arguments: list[str], directory: Path, environment: Mapping[str, str] | None
-) -> Iterator[subprocess.Popen[bytes]]:
-    with (directory / "log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dask", *arguments],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **(environment or {})},
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    env = {**os.environ, **(environment or {})}
+    command = (sys.executable, "-m", "dask", *arguments)
+    return started(*command, log=directory / "log", env=env, ends_by=(signal.SIGKILL,))
+
+
+def listening(pid: int | None = None) -> dict[int, str]:
+    """Ports of a process (this one) and its children, with the address that each listens on."""
+    here = psutil.Process(pid)
+    ports: dict[int, str] = {}
+    for process in (here, *here.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # ended meanwhile
+            for item in process.net_connections(kind="inet"):
+                if item.status == psutil.CONN_LISTEN:
+                    ports[item.laddr.port] = item.laddr.ip
+    return ports

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 import mscam_dask
 from mscam_dask.benchmark.results import read_record
 from tests.benchmark.conftest import Write
+from tests.processes import wait_until
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mscam_dask.__file__).parents[1])}
 
@@ -37,9 +37,7 @@ def test_a_killed_experiment_computes_only_the_missing_trials(
     with subprocess.Popen(
         [*command, *where], env=ENVIRONMENT, start_new_session=True, stderr=subprocess.DEVNULL
     ) as process:
-        while len(list(trials.glob("*/*.json"))) < 6:
-            assert process.poll() is None, "ended before it could be killed"
-            time.sleep(0.01)
+        wait_until(lambda: len(list(trials.glob("*/*.json"))) >= 6, alive=process)
         os.killpg(process.pid, signal.SIGKILL)
     finished = {file: file.stat().st_mtime_ns for file in trials.glob("*/*.json")}
     assert 6 <= len(finished) < 20

@@ -7,7 +7,7 @@ import dataclasses
 import os
 import signal
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -36,6 +36,7 @@ from mscam_dask.pipeline.cluster import open_cluster
 from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.types.parameters import Parameters
 from tests import oracle
+from tests.processes import wait_until
 from tests.synthetic import three_subspaces
 
 
@@ -163,18 +164,23 @@ def is_server(process: psutil.Process) -> bool:
     return False
 
 
+def running_processes(kind: str) -> list[psutil.Process]:
+    """Processes of the running trials, or their servers."""
+    found: dict[str, list[psutil.Process]] = {"server": [], "trial": []}
+    for server in filter(is_server, psutil.Process().children()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            trials = server.children()
+            found["trial"] += trials
+            found["server"] += [server][: len(trials)]
+    return found[kind]
+
+
 def killed_soon(kind: str) -> threading.Thread:
     """Kill the process of the running trial, or the server process, as soon as it runs."""
 
     def wait_and_kill() -> None:
-        while True:
-            servers = [*filter(is_server, psutil.Process().children())]
-            trials = [process for server in servers for process in server.children()]
-            running = trials if kind == "trial" else [s for s in servers if s.children()]
-            if running:
-                os.kill(running[0].pid, signal.SIGKILL)
-                return
-            time.sleep(0.01)
+        running = wait_until(partial(running_processes, kind))
+        os.kill(running[0].pid, signal.SIGKILL)
 
     thread = threading.Thread(target=wait_and_kill, daemon=True)
     thread.start()
@@ -205,10 +211,9 @@ def test_a_trial_ends_with_its_caller(trial: Trial) -> None:
 
     running = threading.Thread(target=run, daemon=True)
     running.start()
-    children: list[psutil.Process] = []
-    while not children:
-        children = [child for each in servers for child in psutil.Process(each.pid).children()]
-        time.sleep(0.01)
+    children = wait_until(
+        lambda: [child for each in servers for child in psutil.Process(each.pid).children()]
+    )
     assert servers[0].stdin is not None
     servers[0].stdin.close()  # what happens when the caller dies
     gone, alive = psutil.wait_procs(children, timeout=30)

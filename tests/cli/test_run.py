@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from mscam_dask.data.results import read_result
 from tests.cli.conftest import Call
 from tests.cli.screens import numbers
 from tests.messages import quotes
+from tests.processes import wait_until
 
 
 def test_results_are_on_standard_output_and_progress_on_standard_error(
@@ -153,8 +153,8 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
             if re.match(rf"\S+ {step}\b", line):  # after the time
                 break
         started = psutil.Process(process.pid).children
-        while step == "start" and not any("spawn" in " ".join(p.cmdline()) for p in started()):
-            time.sleep(0.01)
+        if step == "start":
+            wait_until(lambda: any("spawn" in " ".join(p.cmdline()) for p in started()))
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to workers too
         rest = process.stderr.read()
         assert process.wait() == 130

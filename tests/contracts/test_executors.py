@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +26,7 @@ from tests.contracts.executor_contract import (
     ramp,
     value,
 )
+from tests.processes import wait_until
 
 
 def blas_threads(_: float) -> list[int]:
@@ -50,12 +50,9 @@ def assert_freed(executor: Executor) -> None:
     del array
     assert alive() is not None
     del handle
-    for _ in range(100):  # a pool thread may still be returning
-        if alive() is None:
-            break
-        gc.collect()
-        time.sleep(0.01)
-    assert alive() is None
+    wait_until(
+        lambda: gc.collect() >= 0 and alive() is None
+    )  # a pool thread may still be returning
 
 
 @pytest.fixture(scope="module")
@@ -153,11 +150,7 @@ class TestDaskProcesses(ExecutorContract):
             key = handle.key
             assert key in process_client.who_has()
             del handle
-            for _ in range(100):
-                if key not in process_client.who_has():
-                    break
-                late(0.0, 0.02)
-            assert key not in process_client.who_has()
+            wait_until(lambda: key not in process_client.who_has())
 
 
 def test_no_workers_is_a_typed_timeout() -> None:

@@ -6,9 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,9 +16,9 @@ from typing import Any
 import pytest
 from fsspec import AbstractFileSystem
 
-__all__ = ["SERVERS", "MemoryFiles", "ObjectServer", "object_server"]
+from tests.processes import answers, free_ports, wait_until
 
-_START_S = 60.0
+__all__ = ["SERVERS", "MemoryFiles", "ObjectServer", "object_server"]
 
 # Azurite's public account for development.
 _AZURE_ACCOUNT = "devstoreaccount1"
@@ -45,9 +43,7 @@ class ObjectServer:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        (self.port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -67,22 +63,12 @@ class ObjectServer:
         log = (self._root / "server.log").open("ab")
         with log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._root)
-        deadline = time.monotonic() + _START_S
-        while not self._answers():
-            text = (self._root / "server.log").read_text(errors="replace")
-            assert self._process.poll() is None, text
-            assert time.monotonic() < deadline, text
-            time.sleep(0.1)
+        wait_until(lambda: answers(self.port), self._root / "server.log", alive=self._process)
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def _answers(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return True
-        return False
 
 
 class SeaweedFS(ObjectServer):
@@ -110,12 +96,13 @@ class SeaweedFS(ObjectServer):
         }
         (self._root / "s3.json").write_text(json.dumps({"identities": [identity]}))
         (self._root / "data").mkdir(exist_ok=True)
-        ports = {"master": 1, "volume": 2, "filer": 3}
+        names = ("master", "volume", "filer")
+        ports, grpc = free_ports(3), free_ports(4)
         return [
             program, "server", f"-dir={self._root}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
             "-s3", f"-s3.port={self.port}", f"-s3.config={self._root}/s3.json",
-            *(f"-{name}.port={_free_port()}" for name in ports),
-            *(f"-{name}.port.grpc={_free_port()}" for name in (*ports, "s3")),
+            *(f"-{name}.port={port}" for name, port in zip(names, ports, strict=True)),
+            *(f"-{name}.port.grpc={port}" for name, port in zip((*names, "s3"), grpc, strict=True)),
             "-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=20", "-master.volumeSizeLimitMB=32",
         ]  # fmt: skip
 
@@ -138,14 +125,14 @@ class SeaweedFS(ObjectServer):
         from botocore.exceptions import BotoCoreError, ClientError
 
         client = boto3.client("s3")
-        deadline = time.monotonic() + _START_S
-        while True:
-            try:
+
+        def is_done() -> bool:
+            with suppress(BotoCoreError, ClientError):
                 action(client)
-                break
-            except (BotoCoreError, ClientError):
-                assert time.monotonic() < deadline, (self._root / "server.log").read_text()
-                time.sleep(0.5)
+                return True
+            return False
+
+        wait_until(is_done, self._root / "server.log")
         client.close()
 
 
@@ -228,12 +215,6 @@ def _program(name: str, package: str) -> str:
     if found is None:
         pytest.skip(f"{name} is not installed ({package})")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

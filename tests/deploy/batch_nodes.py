@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.processes import needed, text_of
+from tests.processes import needed, text_of
 
 # With the loopback interface alone batch schedulers find no address for their own name.
 _NODE_1 = """

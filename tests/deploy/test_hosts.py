@@ -20,7 +20,7 @@ import pytest
 from mscam_dask.pipeline.tls import make_certificates
 from tests.clusters import tls_options
 from tests.deploy.files import run, script_environment
-from tests.deploy.processes import mscam, needed, started, text_of, wait_until, write_pipeline
+from tests.processes import mscam, needed, started, text_of, wait_until, write_pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(480)]
 

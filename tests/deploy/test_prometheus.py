@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from mscam_dask.engine.executors.dask import workers_timeout_s
 from mscam_dask.pipeline.report import METRICS
 from tests.deploy.files import DEPLOY, documents, run
-from tests.deploy.processes import needed, wait_until
+from tests.processes import needed, wait_until
 
 FILES = DEPLOY / "prometheus"
 

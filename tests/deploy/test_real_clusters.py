@@ -18,7 +18,7 @@ import pytest
 
 from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import ROOT, run, script_environment
-from tests.deploy.processes import (
+from tests.processes import (
     answers,
     free_ports,
     mscam,

@@ -15,7 +15,7 @@ import pytest
 from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.batch_nodes import Machine, slurm_node
 from tests.deploy.files import DEPLOY, run, script_environment
-from tests.deploy.processes import mscam, text_of, wait_until, write_pipeline
+from tests.processes import mscam, text_of, wait_until, write_pipeline
 
 pytest.importorskip("dask_jobqueue")
 

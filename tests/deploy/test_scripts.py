@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY, ROOT, installed_program, run, write_program
-from tests.deploy.processes import started, wait_until
+from tests.processes import started, wait_until
 
 SCRIPTS = sorted(
     file

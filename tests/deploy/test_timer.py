@@ -18,7 +18,7 @@ import pytest
 
 from mscam_dask.data.datasets import digits_views
 from tests.deploy.files import DEPLOY, ROOT, run, script_environment, write_program
-from tests.deploy.processes import mscam, needed, started, text_of, wait_until
+from tests.processes import mscam, needed, started, text_of, wait_until
 
 N_FIRST, N_NEW = 600, 6
 

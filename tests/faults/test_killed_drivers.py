@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from mscam_dask.pipeline.resume import resume_run
 from tests.faults.kill_driver import outcome_of, write_pipeline
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.faults
 
@@ -54,9 +54,7 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root), "--plain"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr is not None
-        while iterations_in(root / "events.jsonl") < 2:
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: iterations_in(root / "events.jsonl") >= 2, alive=process)
         process.send_signal(number)
         rest = process.stderr.read()
         # the deadline of the package is 5 s; what is over is the end of the interpreter

@@ -138,7 +138,7 @@ def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
 
     def look(_: object) -> None:
         for item in [] if keys else gc.get_objects():
-            if isinstance(item, Security):
+            if issubclass(type(item), Security):  # not of what a weak reference refers to
                 keys.update(filter(None, [item.get_tls_config_for_role("scheduler").get("key")]))
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):

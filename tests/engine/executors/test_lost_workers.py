@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import ClusterError, DataError, WorkerLostError
 from tests.clusters import local_client
 from tests.messages import quotes
+from tests.processes import wait_until
 
 pytestmark = [
     pytest.mark.faults,
@@ -90,13 +90,9 @@ def test_nothing_stays_on_the_workers_while_an_error_is_kept() -> None:
             fails = executor.submit(fail_always, held, key="fails/0")
             with pytest.raises(DataError) as kept:
                 executor.gather([fails])
-        for _ in range(200):
-            if not client.who_has():
-                break
-            time.sleep(0.05)
+        wait_until(lambda: not client.who_has())
         assert kept.value is not None
         assert held.key is not None  # still referred to here
-        assert not client.who_has()
 
 
 def test_an_exception_is_tried_again(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from mscam_dask.errors import (
 )
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.messages import quotes
+from tests.processes import wait_until
 from tests.synthetic import gaussian_views
 
 RUNNING: dict[str, Any] = {"status": "running"}
@@ -84,16 +85,13 @@ def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
             if not paused.is_set():
                 paused.set()
                 other.run(pause)
-                while any(w["status"] == "running" for w in workers(other)):
-                    time.sleep(0.05)
+                wait_until(lambda: all(w["status"] != "running" for w in workers(other)))
 
-        started = time.monotonic()
         with (
             dask.config.set({"mscam.workers-timeout": "3 s"}),
             pytest.raises(WorkersPausedError),
         ):
             MSCAM(3, client=client, callbacks=[observe]).fit(gaussian_views(0, n_samples=60)[0])
-        assert time.monotonic() - started < 60
 
 
 def workers(client: Client) -> list[dict[str, Any]]:

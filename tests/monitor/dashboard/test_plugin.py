@@ -8,7 +8,6 @@ import logging
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -25,6 +24,7 @@ from mscam_dask.monitor.events import Event, StepStarted
 from mscam_dask.types.events import FitStarted
 from tests.clusters import local_client
 from tests.monitor.records import ENDED, SELECTED, VIEWS, outer, started
+from tests.processes import wait_until
 from tests.synthetic import two_subspaces
 
 
@@ -175,10 +175,7 @@ def test_a_driver_that_dies_leaves_a_lost_run() -> None:
     with local_client(1, processes=False) as client:
         with Client(client.scheduler.address, set_as_default=False) as driver:  # type: ignore[union-attr]
             ClusterEvents(driver).new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
-        until = time.monotonic() + 20
-        while states(client) != ["lost"] and time.monotonic() < until:
-            time.sleep(0.05)
-        assert states(client) == ["lost"]
+        wait_until(lambda: states(client) == ["lost"])
 
 
 def states(client: Client) -> list[str]:
@@ -198,9 +195,7 @@ def test_the_preload_of_a_scheduler_serves_page_and_metrics(tmp_path: Path) -> N
         text=True,
     ) as process:
         try:
-            until = time.monotonic() + 60
-            while not file.exists() and time.monotonic() < until:
-                time.sleep(0.1)
+            wait_until(file.exists, alive=process)
             with Client(scheduler_file=str(file), set_as_default=False) as client:
                 port = client.scheduler_info(n_workers=0)["services"]["dashboard"]
             root = f"http://127.0.0.1:{port}"

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import dask.config
-import psutil
 import pytest
 import yaml
 from distributed import Client, LocalCluster, Security, Status
@@ -38,6 +37,7 @@ from mscam_dask.pipeline.cluster import (
     start_errors,
 )
 from mscam_dask.pipeline.settings import AdaptTable, ExecutionTable
+from tests.clusters import listening
 from tests.deploy.files import DEPLOY, documents
 from tests.messages import raises
 from tests.synthetic import gaussian_views
@@ -191,23 +191,14 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path, n_d
 
 
 def test_a_cluster_of_a_run_listens_on_loopback_alone(tmp_path: Path) -> None:
-    def listening(process: psutil.Process) -> list[str]:
-        connections = process.net_connections(kind="inet")
-        return [item.laddr.ip for item in connections if item.status == psutil.CONN_LISTEN]
-
-    here = psutil.Process()
-    before = {child.pid for child in here.children(recursive=True)}
-    own = sorted(listening(here))
+    before = listening()
     options = {"local_directory": str(tmp_path)}
     with opened(cluster="local", workers=1, cluster_options=options) as cluster:
         assert cluster.client.scheduler.address.startswith("tls://127.0.0.1")
         assert list(tmp_path.iterdir()) != []
-        started = [child for child in here.children(recursive=True) if child.pid not in before]
-        addresses = [ip for process in (here, *started) for ip in listening(process)]
-        for ip in own:
-            addresses.remove(ip)
+        addresses = [ip for port, ip in listening().items() if port not in before]
         assert len(addresses) >= 4  # scheduler, dashboard, the worker and its nanny
-        assert {ip for ip in addresses if ip not in ("127.0.0.1", "::1")} == set()
+        assert set(addresses) <= {"127.0.0.1", "::1"}
 
 
 def test_an_adaptive_cluster_on_this_computer_starts_from_no_worker(tmp_path: Path) -> None:
@@ -292,11 +283,9 @@ def test_the_runner_is_for_tasks_of_srun(monkeypatch: pytest.MonkeyPatch) -> Non
     with raises(ConfigurationError, "--insecure"):
         serve_in_slurm(execution, insecure=False)
     serve_in_slurm(execution, insecure=True)  # the task of the run goes on
-    started = time.monotonic()
     late = {"cluster": "slurm-runner", "start_timeout": 0.3}
     with raises(SchedulerLostError, "0.3 s"), opened(**late):
         pass
-    assert time.monotonic() - started < 20
 
 
 def test_the_reason_of_a_batch_scheduler_is_told_without_the_job_script() -> None:

@@ -1,4 +1,4 @@
-"""Programs that tests of deploy/ start: their output is in a file, and they end with the test."""
+"""Programs that tests start: their output is in a file, and they end with the test."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,10 +20,16 @@ from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
 from mscam_dask.pipeline.toml_document import toml_text
 
+Found = TypeVar("Found")
+
 
 @contextmanager
 def started(
-    *command: str | Path, log: Path, env: Mapping[str, str], cwd: Path | None = None
+    *command: str | Path,
+    log: Path,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    ends_by: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGKILL),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A program in a session of its own; it and its children are gone afterwards."""
     with log.open("ab") as stream:
@@ -38,7 +45,7 @@ def started(
     try:
         yield process
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for number in ends_by:
             with suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, number)
                 process.wait(10)
@@ -50,18 +57,20 @@ def text_of(file: Path) -> str:
 
 
 def wait_until(
-    condition: Callable[[], object],
-    log: Path,
+    condition: Callable[[], Found],
+    log: Path | None = None,
     *,
-    seconds: float = 120,
-    alive: subprocess.Popen[bytes] | None = None,
-) -> None:
-    """Wait until a condition holds; fail with the end of a log if it does not, or a program ends before."""
+    seconds: float = 100,
+    alive: subprocess.Popen[Any] | None = None,
+) -> Found:
+    """What holds once it holds; fails with the end of a log if it does not, or a program ends before."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert alive is None or alive.poll() is None, text_of(log)[-4000:]
-        assert time.monotonic() < deadline, text_of(log)[-4000:]
-        time.sleep(0.05)
+    while not (found := condition()):
+        said = "" if log is None else text_of(log)[-4000:]
+        assert alive is None or alive.poll() is None, f"ended with {alive.returncode}: {said}"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {said}"
+        time.sleep(0.02)
+    return found
 
 
 def free_ports(number: int) -> list[int]:
