@@ -60,8 +60,13 @@ def a_step(
     projected_weight: float = 0.0,
 ) -> Graph:
     """Submit the A-step, and gather the number of connected components of the graph."""
-    rows = _graph_rows(stage, candidates, summed, n_neighbors, data_weight, projected_weight)
-    return connected(stage, rows, candidates.order.ranges)
+    order = candidates.order
+    parts = _graph_rows(stage, candidates, summed, n_neighbors, data_weight, projected_weight)
+    forests = stage.map(spanning_forest, parts)
+    rows = parts
+    if order.is_whole and len(parts) > 1:
+        rows = [stage.submit(joined_rows, parts)]
+    return connected(stage, rows, order.ranges, forests)
 
 
 def _graph_rows(
@@ -74,7 +79,7 @@ def _graph_rows(
 ) -> list[Handle]:
     order = candidates.order
     known = None if order.known is None else stage.item(order.known, order.order)
-    rows = [
+    return [
         stage.submit(
             graph_block,
             part,
@@ -87,15 +92,19 @@ def _graph_rows(
         )
         for number, part in enumerate(candidates.parts)
     ]
-    if order.is_whole and len(rows) > 1:
-        rows = [stage.submit(joined_rows, rows)]
-    return rows
 
 
-def connected(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> Graph:
-    """Return the graph of blocks of rows, with its connected components."""
-    forests = [stage.submit(spanning_forest, block) for block in rows]
-    components = stage.submit(components_of_forests, forests, ranges[-1][1], kind="components")
+def connected(
+    stage: Stage,
+    rows: Sequence[Handle],
+    ranges: Ranges,
+    forests: Sequence[Handle] | None = None,
+) -> Graph:
+    """Return the graph of blocks of rows, with its connected components, from forests of any parts of the rows."""
+    if forests is None:
+        forests = stage.map(spanning_forest, rows)
+    n_samples = ranges[-1][1]
+    components = stage.submit(components_of_forests, [*forests], n_samples, kind="components")
     links = [stage.submit(linked_blocks, block, ranges) for block in rows]
     (count,), found = stage.gather([stage.attribute(components, "count")], links)
     return Graph(ranges, tuple(rows), tuple(found), components, int(count))

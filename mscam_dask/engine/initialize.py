@@ -87,7 +87,7 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> t
 
 
 Evaluation = Callable[[], Initialization]
-"""Wait for the scores of submitted partitions, and return the initialization with the best one."""
+"""Score submitted partitions, and return the initialization with the best one."""
 
 
 def initialize(stage: Stage, prepared: Prepared, parameters: Parameters) -> Evaluation:
@@ -122,13 +122,14 @@ def evaluate_graph(
             random=True,
             all_minima=init_labels is not None,
         )
-        if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
-            # submitted now and used at the end of the fit: otherwise workers are idle until the spectrum is there
-            prepared.scorer.view_agreement(compared_views(prepared.validation_views))
-            prepared.scorer.points(prepared.bordered)
-    scores = prepared.scores(stage, partitions)
 
     def gathered() -> Initialization:
+        # only now: workers have time for the reference graphs until the last spectrum is there
+        scores = prepared.scores(stage, partitions)
+        if spectrum is not None and prepared.validation_views == prepared.names:
+            # used at the end of the fit; not if the fit may exclude some of the views
+            prepared.scorer.view_agreement(compared_views(prepared.validation_views))
+            prepared.scorer.points(prepared.bordered)
         best = best_partition(stage, partitions, scores)
         return Initialization(parameters, prepared, graph, n_neighbors, spectrum, best)
 

@@ -61,23 +61,29 @@ def _share_neighbors(
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
     ones = np.ones(len(labels))
     degrees: list[NDArray[np.float64]] = [np.asarray(graph @ ones) for graph in graphs]
-    counts = []
-    for i, j in itertools.combinations(range(len(graphs)), 2):
-        common = int(np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0)))
-        if common >= 2 * CONSTANTS.validation_neighbors * n_clusters:
-            both = np.asarray(csr_array(graphs[i].multiply(graphs[j])) @ ones)
-            product = degrees[i] * degrees[j] / (common - 1)
-            counts.append([np.bincount(labels, of, n_clusters) for of in (both, product)])
-    if not counts:
-        return False
-    pairs = np.array(counts)  # (pairs, 2, c)
-    levels = [level / (n_clusters * len(pairs))] * len(pairs) + [level / n_clusters]
-    for (shared, expected), most in zip([*pairs, pairs.sum(axis=0)], levels, strict=True):
-        observed = np.ceil(0.5 * shared)
-        p_values = gammainc(np.maximum(observed, 1.0), 0.5 * expected)
-        if p_values[observed > 0].min(initial=1.0) <= most:
+    least = 2 * CONSTANTS.validation_neighbors * n_clusters
+    pairs = [
+        (i, j, common)
+        for i, j in itertools.combinations(range(len(graphs)), 2)
+        if (common := int(np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0)))) >= least
+    ]
+    total = np.zeros((2, n_clusters))
+    for i, j, common in pairs:  # the first pair is enough of most data
+        both = np.asarray(csr_array(graphs[i].multiply(graphs[j])) @ ones)
+        product = degrees[i] * degrees[j] / (common - 1)
+        counts = np.array([np.bincount(labels, of, n_clusters) for of in (both, product)])
+        if _are_more(counts, level / (n_clusters * len(pairs))):
             return True
-    return False
+        total += counts
+    return _are_more(total, level / n_clusters)
+
+
+def _are_more(counts: NDArray[np.float64], level: float) -> bool:
+    """Poisson test for each cluster: whether more neighbors are shared than expected, `counts` (2, c) at both ends."""
+    shared, expected = counts
+    observed = np.ceil(0.5 * shared)
+    p_values = gammainc(np.maximum(observed, 1.0), 0.5 * expected)
+    return bool(p_values[observed > 0].min(initial=1.0) <= level)
 
 
 # Permutations of the samples of each view.
