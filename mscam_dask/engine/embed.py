@@ -21,10 +21,9 @@ from mscam_dask.solvers.admm import (
     smoothed_coefficients,
     solve_reduced,
 )
-from mscam_dask.solvers.graph_update import projected_weight
+from mscam_dask.solvers.graph_update import projected_distances, projected_weight
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import projected_distances
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 

@@ -45,11 +45,16 @@ from mscam_dask.solvers.choice import (
     ward_partition,
     ward_tree,
 )
-from mscam_dask.solvers.graph_update import Decision
+from mscam_dask.solvers.graph_update import (
+    Decision,
+    join_graph,
+    row_weights_between,
+    split_graph,
+    whole_graph,
+)
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import PartitionScore, is_nearly_perfect, is_worse
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import join_graph, row_weights_between, split_graph, whole_graph
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import (

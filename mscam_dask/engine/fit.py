@@ -36,10 +36,12 @@ from mscam_dask.engine.session import (
     FitContext,
     LoopState,
     Observer,
+    SelectedFit,
     Session,
+    fields_of,
 )
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.solvers.graph_update import RankControl
+from mscam_dask.solvers.graph_update import Decision, RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
@@ -167,7 +169,16 @@ def _initialize(
     control = RankControl(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
-    state = LoopState(start.graph, start.spectrum, control, start.best)
+    state = LoopState(
+        control=control,
+        decision=Decision.ACCEPT,
+        history=(),
+        refined_from=None,
+        decision_before=None,
+        graph=start.graph,
+        spectrum=start.spectrum,
+        best=start.best,
+    )
     session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context
@@ -185,14 +196,10 @@ def _resume(
         stage = session.stage("refinement")
         view_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
     context = FitContext(
-        parameters=parameters,
+        **fields_of(SelectedFit, saved),
         prepared=prepared,
         records=saved.prepared,
-        n_neighbors=saved.n_neighbors,
-        selection=selection,
-        n_clusters_selection=saved.n_clusters_selection,
         counted=session.checkpoints.counted,
-        refines=saved.refines,
         view_graphs=view_graphs,
         from_previous_fit=search.init_labels is not None,
     )
@@ -216,6 +223,7 @@ def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session
             view_settings=choice_for(parameters, search.overlaps),
         ),
         n_clusters_selection=search.n_clusters_selection,
+        refines=False,
     )
     n_samples, status = precomputed.n_samples, Status.SINGLE_CLUSTER
     if search.n_clusters_selection is not None:

@@ -27,24 +27,22 @@ from mscam_dask.linalg.incomplete import IncompleteBlocks
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import (
+    Components,
     GraphRows,
+    components_of_forests,
     graph_block,
+    linked_blocks,
+    mean_rows,
     neighbor_graph,
+    spanning_forest,
     spread_affinity,
+    whole_graph,
 )
 from mscam_dask.solvers.known_labels import without_cannot_links
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import (
-    Components,
-    components_of_forests,
-    linked_blocks,
-    mean_rows,
-    spanning_forest,
-    whole_graph,
-)
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import CONSTANTS

@@ -21,10 +21,14 @@ from mscam_dask.linalg.ivf import (
     training_rows,
 )
 from mscam_dask.linalg.neighbors import ColumnFacts
-from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, search_facts
+from mscam_dask.solvers.graph_update import (
+    CandidateEdges,
+    candidate_neighbors,
+    linked_blocks,
+    search_facts,
+)
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
-from mscam_dask.solvers.row_graph import linked_blocks
 from mscam_dask.types.parameters import Parameters
 
 Points = RidgeView | LinearDiscriminants

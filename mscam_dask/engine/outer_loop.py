@@ -119,8 +119,14 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         spectrum_converged=converged,
         accepted=accepted,
     )
-    return LoopState(
-        graph, spectrum.without_laplacian(), control, best, decision, (*state.history, record)
+    return dataclasses.replace(
+        state,
+        graph=graph,
+        spectrum=spectrum.without_laplacian(),
+        control=control,
+        best=best,
+        decision=decision,
+        history=(*state.history, record),
     )
 
 

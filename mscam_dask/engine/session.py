@@ -91,26 +91,43 @@ class Session:
         self.notify(state.history[-1])
 
 
-@dataclasses.dataclass(frozen=True)
-class FitContext:
-    """Constants of the outer iterations."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectedFit:
+    """Selections of a fit, with which it runs its outer iterations."""
 
     parameters: Parameters  # of the selected setting
+    selection: SettingsSelected  # without candidates for trivial partitions
+    n_neighbors: int  # k in the graph
+    n_clusters_selection: NClustersSelected | None  # None if the user set the number
+    refines: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FitContext(SelectedFit):
+    """Constants of the outer iterations."""
+
     prepared: Prepared
     records: tuple[ViewPrepared, ...]
-    n_neighbors: int  # k in the graph
-    selection: SettingsSelected  # without candidates for trivial partitions
-    n_clusters_selection: NClustersSelected | None = None  # None if the user set the number
     counted: NDArray[np.int64] | None = (
         None  # partition of the compared samples that gave the number
     )
-    refines: bool = False
     view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
     from_previous_fit: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class LoopState:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Progress of the outer iterations, in numbers."""
+
+    control: RankControl
+    decision: Decision  # after the last iteration
+    history: tuple[IterationFinished, ...]
+    refined_from: int | None  # number of the first iteration of the refinement; None before it
+    decision_before: Decision | None  # after the last iteration before the refinement
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoopState(Progress):
     """State from which the next outer iteration starts."""
 
     graph: Graph
@@ -118,12 +135,7 @@ class LoopState:
     # starts: they change the last bits of its result. None if the initial graph has more components than
     # clusters: no outer iterations.
     spectrum: Spectrum | None
-    control: RankControl
     best: BestPartition
-    decision: Decision = Decision.ACCEPT  # after the last iteration
-    history: tuple[IterationFinished, ...] = ()
-    refined_from: int | None = None  # number of the first iteration of the refinement
-    decision_before: Decision | None = None  # after the last iteration before the refinement
     refined: RefinementFinished | None = None  # None before the last iteration of the refinement
 
     @property
@@ -155,29 +167,34 @@ class CheckpointStore(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CheckpointMetadata:
+class CheckpointMetadata(SelectedFit, Progress):
     """Record of a checkpoint, without its arrays."""
 
     data: str  # `MultiViewData.digest`
     candidates: tuple[Parameters, ...]
-    parameters: Parameters  # of the selected setting
-    selection: SettingsSelected
-    prepared: tuple[ViewPrepared, ...]
-    iteration: int  # number of finished outer iterations
-    decision: Decision  # after the last one
-    control: RankControl
-    n_neighbors: int
-    best_view_scores: tuple[float, ...]
-    best_iteration: int
-    history: tuple[IterationFinished, ...]
-    n_clusters_selection: NClustersSelected | None
     choices: Choices
     init_labels_digest: str  # SHA-256 (hexadecimal), "" if there were none
-    refines: bool
-    refined_from: int | None  # number of the first iteration of the refinement; None before it
-    decision_before: Decision | None  # after the last iteration before the refinement
-    known_digest: str = ""  # SHA-256 (hexadecimal) of the known labels, "" if there were none
+    known_digest: str = ""  # the same of the known labels
+    prepared: tuple[ViewPrepared, ...]
+    iteration: int  # number of finished outer iterations
+    best_view_scores: tuple[float, ...]
+    best_iteration: int
     best_n_missed: int = 0  # known samples that the best partition misses
+
+
+def fields_of(kind: type[SelectedFit | Progress], value: Any) -> dict[str, Any]:
+    """Fields that a value has from one of its base classes, for another class with this base."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+
+
+# Fields of a checkpoint that tell another fit, and words for them.
+_OF_A_FIT = {
+    "data": "the data (their digest is not the recorded one)",
+    "candidates": "the settings (recorded: {})",
+    "choices": "which ones are selected (recorded: {})",
+    "init_labels_digest": "the initial labels (init_labels)",
+    "known_digest": "the known labels (partial_labels)",
+}
 
 
 class CheckpointManager:
@@ -194,18 +211,18 @@ class CheckpointManager:
     ) -> None:
         self._store = checkpoint_store
         self._data = data
-        self._candidates = tuple(candidates)
-        self._choices = choices
-        self._init_labels, self._known = (
-            "" if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
-            for labels in (init_labels, known)
-        )
+        self._settings = {"candidates": tuple(candidates), "choices": choices}
+        self._labels = {"init_labels_digest": init_labels, "known_digest": known}
         self._arrays: dict[str, Any] = {}
 
     @functools.cached_property
-    def _digest(self) -> str:
-        """Digest of the data, for which all of it may have to be read."""
-        return self._data.digest()
+    def _of_fit(self) -> dict[str, Any]:
+        """Values of `_OF_A_FIT`, for which all data may have to be read."""
+        digests = {
+            name: "" if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
+            for name, labels in self._labels.items()
+        }
+        return {"data": self._data.digest(), **self._settings, **digests}
 
     def load(self) -> CheckpointMetadata | None:
         """Return the record that was saved last, of this fit; its arrays are kept for `restore`."""
@@ -219,7 +236,11 @@ class CheckpointManager:
                 f"the checkpoint is not valid ({error}): it was written by another version of "
                 "mscam_dask. Continue with that version, or start the run again."
             ) from error
-        differs = self._differences(record)
+        differs = [
+            text.format(getattr(record, name))
+            for name, text in _OF_A_FIT.items()
+            if getattr(record, name) != self._of_fit[name]
+        ]
         if differs:
             raise ConfigurationError(
                 f"the checkpoint is from another fit: {' and '.join(differs)} changed. Use the "
@@ -227,22 +248,6 @@ class CheckpointManager:
             )
         self._arrays = dict(snapshot.arrays)
         return record
-
-    def _differences(self, record: CheckpointMetadata) -> list[str]:
-        """Differences between the fit of a checkpoint and this fit."""
-        own_settings = f"the settings (recorded: {record.candidates})"
-        compared: tuple[tuple[str, Any, Any], ...] = (
-            ("the data (their digest is not the recorded one)", record.data, self._digest),
-            (own_settings, record.candidates, self._candidates),
-            (
-                f"which ones are selected (recorded: {record.choices})",
-                record.choices,
-                self._choices,
-            ),
-            ("the initial labels (init_labels)", record.init_labels_digest, self._init_labels),
-            ("the known labels (partial_labels)", record.known_digest, self._known),
-        )
-        return [changed for changed, recorded, given in compared if recorded != given]
 
     @property
     def counted(self) -> NDArray[np.int64] | None:
@@ -277,16 +282,7 @@ class CheckpointManager:
             ) from error
         score = PartitionScore(record.best_view_scores, record.best_n_missed)
         best = BestPartition(labels, score, record.best_iteration)
-        return LoopState(
-            graph,
-            spectrum,
-            record.control,
-            best,
-            record.decision,
-            record.history,
-            record.refined_from,
-            record.decision_before,
-        )
+        return LoopState(**fields_of(Progress, record), graph=graph, spectrum=spectrum, best=best)
 
     def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
         """Save the state after an outer iteration, or before the first one."""
@@ -304,25 +300,13 @@ class CheckpointManager:
         if context.counted is not None:
             arrays[_COUNTED] = context.counted
         record = CheckpointMetadata(
-            data=self._digest,
-            candidates=self._candidates,
-            parameters=context.parameters,
-            selection=context.selection,
+            **self._of_fit,
+            **fields_of(SelectedFit, context),
+            **fields_of(Progress, state),
             prepared=context.records,
             iteration=state.iteration,
-            decision=state.decision,
-            control=state.control,
-            n_neighbors=context.n_neighbors,
             best_view_scores=state.best.partition_score.view_scores,
             best_iteration=state.best.iteration,
-            history=state.history,
-            n_clusters_selection=context.n_clusters_selection,
-            choices=self._choices,
-            init_labels_digest=self._init_labels,
-            known_digest=self._known,
             best_n_missed=state.best.partition_score.n_missed,
-            refines=context.refines,
-            refined_from=state.refined_from,
-            decision_before=state.decision_before,
         )
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))

@@ -20,20 +20,21 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.eigensolver import LaplacianRows, RitzPairs
 from mscam_dask.linalg.halos import Ranges
+from mscam_dask.solvers.graph_update import Components, laplacian_rows
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding
-from mscam_dask.solvers.row_graph import (
-    Components,
+from mscam_dask.solvers.spectral_cut import (
     CutSample,
+    Minimum,
     choose_cuts,
     cut_sample,
     extend_rows,
     join_known,
     join_partitions,
     known_rows,
-    laplacian_rows,
+    random_minima,
     sample_vectors,
+    start_minima,
 )
-from mscam_dask.solvers.spectral_cut import Minimum, random_minima, start_minima
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 

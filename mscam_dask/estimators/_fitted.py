@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import xarray
     from scipy.sparse import csr_array
 
-    from mscam_dask.estimators._sample_values import FittedBatches
+    from mscam_dask.estimators._inputs import FittedBatches
 
 
 _Value = TypeVar("_Value")

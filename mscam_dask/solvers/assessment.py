@@ -13,9 +13,8 @@ from scipy.special import gammainc
 
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import Points, cell_functions
-from mscam_dask.solvers.graph_update import GraphRows, spread_affinity
+from mscam_dask.solvers.graph_update import GraphRows, row_weights_between, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.types.rules import CONSTANTS, RULES
 
 

@@ -1,4 +1,4 @@
-"""Known labels of some samples: links in the graph, their clusters in a cut, and how many a partition misses.
+"""Known labels of some samples: links in the graph, their clusters in a partition, and how many it misses.
 
 Samples of one class are must-linked, and those of two classes cannot-linked. Classes have the numbers 0 … q − 1,
 −1 is unknown. Each class is matched with a cluster of its own so that most known samples are in the cluster of their
@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
-
-from mscam_dask.solvers.spectral_cut import nearest_mean
 
 UNKNOWN = -1
 
@@ -112,44 +110,3 @@ def without_cannot_links(
     sums: NDArray[np.float64] = np.asarray(graph.sum(axis=1))
     graph.data /= np.repeat(np.where(sums > 0.0, sums, 1.0), np.diff(graph.indptr))
     return graph
-
-
-# cuts ------------------------------------------------------------------------------------------
-
-
-def cut_by_classes(
-    rows: NDArray[np.float64],
-    means: NDArray[np.float64],
-    known_rows: NDArray[np.float64],
-    known: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
-    """Nearest class mean: labels of rows (m, p) and of known rows (l, p), and unit means (c, p).
-
-    The mean of the known rows of a class takes the place of that of the cluster that is matched with it. A known row is
-    compared with the mean of the others of its class, so that known samples in other clusters estimate the error. None
-    if a cluster is left empty.
-    """
-    n_clusters, n_classes = len(means), int(known.max()) + 1
-    nearest = nearest_mean(known_rows, means)
-    clusters = clusters_of_classes(nearest, known, n_clusters)
-    sums: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]), dtype=np.float64)
-    np.add.at(sums, known, known_rows)
-    means = _unit(means)
-    means[clusters] = _unit(sums)
-    labels = nearest_mean(rows, means)
-    scores = known_rows @ means.T
-    others = _unit(sums[known] - known_rows)  # zero for the only one of its class
-    scores[np.arange(len(known)), clusters[known]] = np.einsum("ij,ij->i", known_rows, others)
-    held_out = np.asarray(scores.argmax(axis=1), dtype=np.int64)
-    empty = np.bincount(np.concatenate([labels, held_out]), minlength=n_clusters) == 0
-    kept = empty[clusters[known]]
-    held_out[kept] = clusters[known[kept]]
-    if len(np.unique(np.concatenate([labels, held_out]))) < n_clusters:
-        return None
-    return labels, held_out, means
-
-
-def _unit(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Rows scaled to unit length, or zero."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0.0, lengths, 1.0), dtype=np.float64)

@@ -20,8 +20,7 @@ from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks, squa
 from mscam_dask.linalg.incomplete import IncompleteBlocks, nearest_sharing, with_finite_distances
 from mscam_dask.linalg.laplacian import graph_from_neighbors
 from mscam_dask.linalg.neighbors import Distances, nearest_among, nearest_neighbors
-from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, select_neighbors
-from mscam_dask.solvers.row_graph import Components
+from mscam_dask.solvers.graph_update import CandidateEdges, Components, GraphRows, select_neighbors
 
 # Members of a cluster in the pool: all of them in clusters of at most this many.
 _MAX_POOLED = 4096

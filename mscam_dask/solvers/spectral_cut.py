@@ -1,5 +1,8 @@
 """Spectral cuts of a graph: spectral embedding, by random walks with restart, and k-means on it.
 
+Of rows in blocks, a sample is cut, and the other rows follow by the nearest mean. A cut by the classes of known samples
+has their mean rows as centers.
+
 k-means is the computation of scikit-learn's `KMeans.fit` without the estimator, each run of which an autologger
 (MLflow) would log as a model of its own.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from mscam_dask.solvers.known_labels import clusters_of_classes
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 _SQUARES = operator.itemgetter(1)
@@ -229,6 +234,191 @@ def _first_beyond(values: NDArray[Any], n_clusters: int, precision: float) -> fl
     beyond = values[min(n_clusters, len(values) - 1) :]
     positive = beyond[beyond > zero]
     return float(positive[0]) if len(positive) else 1.0
+
+
+# cuts by a sample of the rows --------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CutSample:
+    """Sample of a spectral embedding for k-means."""
+
+    embedding: SpectralEmbedding
+    positions: NDArray[np.int64]  # (m,) of its rows
+    values: NDArray[np.float64]  # (q,) eigenvalues
+    mean: NDArray[Any]  # (q,) mean row of all eigenvectors
+
+    def rows(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """Spectral embedding of any rows of the eigenvectors."""
+        n_clusters = self.embedding.vectors.shape[1]
+        vectors = vectors[:, : len(self.values)]
+        return walk_embedding(self.values, vectors, n_clusters, mean=self.mean).rows
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KnownRows:
+    """Rows (l, q) of the eigenvectors with a known label, these labels, and the samples of the rows."""
+
+    vectors: NDArray[Any]
+    labels: NDArray[np.int64]
+    samples: NDArray[np.int64]
+
+
+def known_rows(
+    vectors: NDArray[Any],
+    n_pairs: int,
+    start: int,
+    order: NDArray[np.int32],
+    known: NDArray[np.int64],
+) -> KnownRows:
+    """Rows with a known label in a block of the first eigenvectors."""
+    samples = order[start : start + len(vectors)].astype(np.int64)
+    mine = np.flatnonzero(known[samples] >= 0)
+    return KnownRows(vectors[mine, :n_pairs], known[samples[mine]], samples[mine])
+
+
+def join_known(blocks: Sequence[KnownRows]) -> KnownRows:
+    """Rows with a known label in all blocks."""
+    return KnownRows(
+        np.concatenate([block.vectors for block in blocks]),
+        np.concatenate([block.labels for block in blocks]),
+        np.concatenate([block.samples for block in blocks]),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cuts:
+    """Partitions of a sample (m,) and the means (c, q) of their clusters."""
+
+    labels: list[NDArray[np.int64]]
+    means: list[NDArray[Any]]
+    held_out: NDArray[np.int64] | None = None  # (l,) clusters of known rows in the last cut
+
+    def with_classes(self, sample: CutSample, known: KnownRows) -> Cuts:
+        """Cuts, and one by the mean rows of the known classes, in the place of those of the first cut."""
+        found = cut_by_classes(
+            sample.embedding.rows, self.means[0], sample.rows(known.vectors), known.labels
+        )
+        if found is None:
+            return self
+        labels, held_out, means = found
+        means = means.astype(sample.embedding.rows.dtype)
+        return Cuts([*self.labels, labels], [*self.means, means], held_out)
+
+
+def sample_vectors(
+    vectors: NDArray[Any], n_pairs: int, start: int, n_samples: int, n_wanted: int
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Evenly spaced rows (m, q) of the first eigenvectors in a block, and the sum (q,) of all its rows."""
+    positions = spread_rows(n_samples, n_wanted) - start
+    mine = positions[(positions >= 0) & (positions < len(vectors))]
+    used = vectors[:, :n_pairs]
+    return used[mine], used.sum(axis=0, dtype=np.float64)
+
+
+def cut_sample(
+    samples: Sequence[tuple[NDArray[Any], NDArray[np.float64]]],
+    values: NDArray[np.float64],
+    n_clusters: int,
+    n_samples: int,
+    n_wanted: int,
+) -> CutSample:
+    """Sample of the spectral embedding from the samples of all blocks."""
+    vectors = np.concatenate([rows for rows, _ in samples])
+    mean = (np.sum([total for _, total in samples], axis=0) / n_samples).astype(vectors.dtype)
+    values = values[: vectors.shape[1]]
+    embedding = walk_embedding(values, vectors, n_clusters, mean=mean)
+    return CutSample(embedding, spread_rows(n_samples, n_wanted), values, mean)
+
+
+def choose_cuts(
+    sample: CutSample,
+    started: tuple[Minimum, Minimum | None] | None,
+    random: Sequence[list[Minimum]],
+    all_minima: bool,  # noqa: FBT001 - tasks take positions
+    known: KnownRows | None = None,
+) -> Cuts:
+    """Partitions among the local minima of k-means on a sample.
+
+    With `all_minima` the good minima of the random starts; then the one from the earlier partition, and the least of
+    all (with `all_minima`, of the pivoted-QR assignment), if `started` has them; and the one by the classes of known rows.
+    """
+    drawn = [minimum for group in random for minimum in group]
+    chosen = near_optimal_partitions(drawn) if all_minima else []
+    if started is not None:
+        least, from_known = started
+        if not all_minima:
+            least = min([least, *drawn], key=lambda minimum: minimum[1])
+        chosen += [least[0]] if from_known is None else [from_known[0], least[0]]
+    cuts = Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
+    return cuts if known is None else cuts.with_classes(sample, known)
+
+
+def extend_rows(vectors: NDArray[Any], sample: CutSample, cuts: Cuts) -> NDArray[np.int32]:
+    """Each partition (p, m) on a block of rows, by the nearest mean."""
+    rows = sample.rows(vectors)
+    return np.stack([nearest_mean(rows, means) for means in cuts.means]).astype(np.int32)
+
+
+def join_partitions(
+    blocks: Sequence[NDArray[np.int32]],
+    sample: CutSample,
+    cuts: Cuts,
+    order: NDArray[np.int32],
+    known: KnownRows | None = None,
+) -> list[NDArray[np.int32]]:
+    """Partitions (n,) in the order of the samples from blocks of rows; rows of the sample keep their cluster, so none is empty."""
+    partitions = []
+    for number, labels in enumerate(cuts.labels):
+        joined = np.concatenate([block[number] for block in blocks])
+        joined[sample.positions] = labels
+        own = np.empty_like(joined)
+        own[order] = joined
+        if known is not None and cuts.held_out is not None and number == len(cuts.labels) - 1:
+            own[known.samples] = cuts.held_out
+        partitions.append(canonical_labels(own).astype(np.int32))
+    return partitions
+
+
+def cut_by_classes(
+    rows: NDArray[np.float64],
+    means: NDArray[np.float64],
+    known_rows: NDArray[np.float64],
+    known: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    """Nearest class mean: labels of rows (m, p) and of known rows (l, p), and unit means (c, p).
+
+    The mean of the known rows of a class takes the place of that of the cluster that is matched with it. A known row is
+    compared with the mean of the others of its class, so that known samples in other clusters estimate the error. None
+    if a cluster is left empty.
+    """
+    n_clusters, n_classes = len(means), int(known.max()) + 1
+    nearest = nearest_mean(known_rows, means)
+    clusters = clusters_of_classes(nearest, known, n_clusters)
+    sums: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]), dtype=np.float64)
+    np.add.at(sums, known, known_rows)
+    means = _unit(means)
+    means[clusters] = _unit(sums)
+    labels = nearest_mean(rows, means)
+    scores = known_rows @ means.T
+    others = _unit(sums[known] - known_rows)  # zero for the only one of its class
+    scores[np.arange(len(known)), clusters[known]] = np.einsum("ij,ij->i", known_rows, others)
+    held_out = np.asarray(scores.argmax(axis=1), dtype=np.int64)
+    empty = np.bincount(np.concatenate([labels, held_out]), minlength=n_clusters) == 0
+    kept = empty[clusters[known]]
+    held_out[kept] = clusters[known[kept]]
+    if len(np.unique(np.concatenate([labels, held_out]))) < n_clusters:
+        return None
+    return labels, held_out, means
+
+
+def _unit(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows scaled to unit length, or zero."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0.0, lengths, 1.0), dtype=np.float64)
+
+
+# k-means -----------------------------------------------------------------------------------------
 
 
 _MAX_ITERATIONS = 100

@@ -13,16 +13,14 @@ from scipy.sparse import csr_array
 from mscam_dask.engine.spectrum import started_minima
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.solvers.row_graph import (
+from mscam_dask.solvers.spectral_cut import (
+    canonical_labels,
     choose_cuts,
     cut_sample,
     extend_rows,
     join_partitions,
-    sample_vectors,
-)
-from mscam_dask.solvers.spectral_cut import (
-    canonical_labels,
     random_minima,
+    sample_vectors,
     start_minima,
     walk_embedding,
 )

@@ -7,9 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.solvers.admm import EmbeddedRows
-from mscam_dask.solvers.graph_update import CandidateEdges
+from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.row_graph import projected_distances
 
 
 def pairwise(terms: list[NDArray[np.float64]]) -> NDArray[np.float64]:

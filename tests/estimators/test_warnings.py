@@ -14,7 +14,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.errors import DataWarning
-from mscam_dask.estimators._sample_values import equal_samples
+from mscam_dask.estimators._inputs import equal_samples
 from tests.synthetic import gaussian_views
 
 

@@ -12,8 +12,7 @@ from scipy.sparse import csr_array
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.cluster_tree import cluster_tree, merge_incomplete, ward_merge
-from mscam_dask.solvers.graph_update import GraphRows
-from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.graph_update import GraphRows, row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
 

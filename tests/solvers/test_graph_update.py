@@ -21,14 +21,15 @@ from mscam_dask.solvers.graph_update import (
     adaptive_neighbor_weights,
     candidate_neighbors,
     graph_block,
+    mean_rows,
     neighbor_graph,
     neighbor_widths,
+    projected_distances,
     projected_weight,
     select_neighbors,
     spread_affinity,
     tied_neighbor_weights,
 )
-from mscam_dask.solvers.row_graph import mean_rows, projected_distances
 from tests import oracle
 
 Array = NDArray[np.float64]

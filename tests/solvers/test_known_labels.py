@@ -13,13 +13,13 @@ from scipy.sparse import csr_array
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_block
 from mscam_dask.solvers.known_labels import (
     clusters_of_classes,
-    cut_by_classes,
     n_missed,
     with_known,
     without_cannot_links,
 )
 from mscam_dask.solvers.lda import ClassSums, class_sums
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_worse
+from mscam_dask.solvers.spectral_cut import cut_by_classes
 from mscam_dask.types.parameters import Parameters
 
 N = 40

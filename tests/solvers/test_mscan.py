@@ -14,9 +14,8 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.orthonormal import Basis, basis_from_rows
 from mscam_dask.solvers.admm import embed_rows, reduced_sums, smoothed_coefficients
-from mscam_dask.solvers.graph_update import GraphRows
+from mscam_dask.solvers.graph_update import GraphRows, laplacian_rows
 from mscam_dask.solvers.ridge_view import Encoder, RidgeView
-from mscam_dask.solvers.row_graph import laplacian_rows
 from mscam_dask.types.parameters import Constants, Parameters
 from tests import oracle
 

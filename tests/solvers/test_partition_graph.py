@@ -18,7 +18,15 @@ from scipy.sparse.csgraph import connected_components
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import as_incomplete_blocks, with_finite_distances
 from mscam_dask.solvers import partition_graph as module
-from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, candidate_neighbors
+from mscam_dask.solvers.graph_update import (
+    CandidateEdges,
+    Components,
+    GraphRows,
+    candidate_neighbors,
+    components_of_forests,
+    spanning_forest,
+    whole_graph,
+)
 from mscam_dask.solvers.partition_graph import (
     bridge_ends,
     bridges,
@@ -26,12 +34,6 @@ from mscam_dask.solvers.partition_graph import (
     points_at,
     pool_members,
     with_bridges,
-)
-from mscam_dask.solvers.row_graph import (
-    Components,
-    components_of_forests,
-    spanning_forest,
-    whole_graph,
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests import oracle

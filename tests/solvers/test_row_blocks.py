@@ -24,7 +24,7 @@ from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.orthonormal import Basis
-from mscam_dask.solvers import admm, row_graph
+from mscam_dask.solvers import admm, graph_update
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.graph_update import (
     GraphRows,
@@ -78,11 +78,11 @@ def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[GraphRows]
 
 
 def rows_of_laplacian(graph: list[GraphRows]) -> list[eigen.LaplacianRows]:
-    return [row_graph.laplacian_rows(block, graph, RANGES) for block in graph]
+    return [graph_update.laplacian_rows(block, graph, RANGES) for block in graph]
 
 
 def whole(graph: list[GraphRows]) -> csr_array[np.float64]:
-    return row_graph.whole_graph(graph, np.arange(N, dtype=np.int32))
+    return graph_update.whole_graph(graph, np.arange(N, dtype=np.int32))
 
 
 def cut(array: NDArray[Any], rows: eigen.LaplacianRows) -> list[NDArray[Any]]:
@@ -110,8 +110,8 @@ def test_components_of_forests_are_those_of_the_graph(density: float) -> None:
     rng = np.random.default_rng(1)
     graph = csr_array(random_array((N, N), density=density, rng=rng))
     blocks = [GraphRows(a, csr_array(graph[a:b])) for a, b in RANGES]
-    forests = [row_graph.spanning_forest(block) for block in blocks]
-    found = row_graph.components_of_forests(forests, N)
+    forests = [graph_update.spanning_forest(block) for block in blocks]
+    found = graph_update.components_of_forests(forests, N)
     count, labels = connected_components(graph)
     assert found.count == count
     assert_array_equal(found.labels, labels)
@@ -208,7 +208,7 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
     labels = connected_components(
         csr_array(random_array((N, N), density=0.0015, rng=np.random.default_rng(3)))
     )
-    components = row_graph.Components(labels[0], labels[1].astype(np.int32))
+    components = graph_update.Components(labels[0], labels[1].astype(np.int32))
     sums = [
         graphs.component_sums([one], components, a)
         for one, (a, _) in zip(own_views, RANGES, strict=True)
