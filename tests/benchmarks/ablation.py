@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +25,7 @@ from mscam_dask.metrics import PartitionScores, score_partition
 from mscam_dask.types.rules import CONSTANTS, RULES
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
 from tests.benchmarks.tables import write_head, write_row
+from tests.blocks import other_values
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -59,21 +60,6 @@ WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Thresholds with which a rule has no effect; rules are constants, so they are replaced in their object."""
 
 
-@contextlib.contextmanager
-def _replaced(values: Mapping[str, Any]) -> Iterator[None]:
-    """Replace thresholds of the rules and constants of the method, and restore them."""
-    before = []
-    for name, value in values.items():
-        owner = RULES if hasattr(RULES, name) else CONSTANTS
-        before.append((owner, name, getattr(owner, name)))
-        object.__setattr__(owner, name, value)  # the object is frozen
-    try:
-        yield
-    finally:
-        for owner, name, value in before:
-            object.__setattr__(owner, name, value)
-
-
 def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScores:
     """Scores of one fit on one thread."""
     parameters = dict(settings)
@@ -85,7 +71,9 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
         data.n_clusters, view_type=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **parameters
     )
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
-        stack.enter_context(_replaced(rules))
+        for name, value in rules.items():
+            owner = RULES if hasattr(RULES, name) else CONSTANTS
+            stack.enter_context(other_values(owner, **{name: value}))
         if not learns:
             stack.enter_context(patch.object(fit, "refine", lambda state, *_: state))
         warnings.simplefilter("ignore", ConvergenceWarning)  # one iteration is not enough

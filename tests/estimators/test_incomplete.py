@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import memory, prepare
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.parameters import Constants
 from mscam_dask.types.rules import SIZES
+from tests.blocks import other_values
 from tests.estimators.small import pair_views, quick
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
@@ -206,20 +205,11 @@ def test_cells_that_are_missing_are_no_absent_samples() -> None:
         model.predict([None, None, None])
 
 
-def with_sizes(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
-    """Give the modules that tell incomplete data by their number of samples other limits."""
-    changed = dataclasses.replace(SIZES, **sizes)
-    for module in (memory, prepare):
-        monkeypatch.setattr(module, "SIZES", changed)
-
-
-def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sample() -> None:
     views, labels, _ = with_gaps(n_samples=240)
     few = MSCAM(3, n_jobs=1).fit(views)
-    with_sizes(monkeypatch, exact_samples=100, n_scored=80, max_rank=4)
-    many = MSCAM(3, n_jobs=1).fit(views)
+    with other_values(SIZES, exact_samples=100, n_scored=80, max_rank=4):
+        many = MSCAM(3, n_jobs=1).fit(views)
     assert many.solution_.parameters.exact_samples == 240
     assert adjusted_rand_score(labels, many.labels_) > 0.9
     assert_partition_and_graph_agree(many.solution_, n_clusters=3)
@@ -230,10 +220,10 @@ def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sampl
     )
 
 
-def test_too_many_incomplete_samples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_incomplete_samples_are_refused() -> None:
     views, _, _ = with_gaps()
-    with_sizes(monkeypatch, exact_samples=60, max_incomplete_samples=100)
-    with pytest.raises(DataError):
-        MSCAM(3, n_jobs=1).fit(views)
-    complete = [np.nan_to_num(view) for view in views]
-    assert len(quick().fit(complete).labels_) == 150
+    with other_values(SIZES, exact_samples=60, max_incomplete_samples=100):
+        with pytest.raises(DataError):
+            MSCAM(3, n_jobs=1).fit(views)
+        complete = [np.nan_to_num(view) for view in views]
+        assert len(quick().fit(complete).labels_) == 150

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import StoredArrays, read_model
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
-from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.load_run import predict_files
 from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.types.result import Structure
 from mscam_dask.types.rules import SIZES
+from tests.blocks import other_values
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, a_chunk, again, labels_of, rewritten
 from tests.synthetic import save_npz, three_subspaces, values_of
@@ -125,17 +124,14 @@ def test_one_cluster_without_structure_is_a_model_too() -> None:
     assert {(row["next_cluster"], row["confidence"]) for row in samples} == {("", "1.000000")}
 
 
-def test_more_samples_than_are_stored_are_read_from_the_data(
-    pipeline: Write, model: MSCAM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (_stored, _predict, _describe):
-        monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=40))
-    outcome = again(pipeline(QUIET))
-    stored = read_model(outcome.directory.result)
-    assert stored is not None
-    assert not any(key.startswith("coordinates") for key in stored.arrays)
+def test_more_samples_than_are_stored_are_read_from_the_data(pipeline: Write, model: MSCAM) -> None:
     new = three_subspaces(45, seed=4)
-    same_model(load_run(outcome.directory.path), estimator().fit(three_subspaces()), new)
+    with other_values(SIZES, exact_samples=40):
+        outcome = again(pipeline(QUIET))
+        stored = read_model(outcome.directory.result)
+        assert stored is not None
+        assert not any(key.startswith("coordinates") for key in stored.arrays)
+        same_model(load_run(outcome.directory.path), estimator().fit(three_subspaces()), new)
     shutil.rmtree(outcome.directory.data)
     with raises(DataError, "view_0", "data.zarr"):
         load_run(outcome.directory.path).predict(new)
