@@ -2,7 +2,7 @@
 
 Atheris (``pip install atheris``) makes inputs that reach new branches of the readers. Each reads a file in a child
 process with little memory; an exception that is no `MscamError`, a signal and a read of 25 seconds are failures, and are
-kept in ``--output``. A table tells the number of inputs and of failures. `tests/faults/test_fuzz_corpus.py` reads the
+kept in ``--output``. A table tells the number of inputs and of failures; the exit code is 1 if there are any. `tests/faults/test_fuzz_corpus.py` reads the
 inputs of `tests/golden/fuzz.tar.xz` again; ``--keep`` writes it from the corpora in ``--output``.
 """
 
@@ -30,11 +30,13 @@ import h5netcdf
 import h5py
 import numpy as np
 import pandas as pd
+import pytest
 import scipy.io
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tests.benchmarks.tables import write_head, write_row
 from tests.data.readers.matlab_files import cells, save_compressed, save_version_5, save_version_73
 from tests.omics import anndata_of, mudata_of, writable_text
 
@@ -448,12 +450,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.child:
         _fuzz_in_child(options.formats[0], options.seconds, output)
         return
+    n_failures = 0
+    write_head("format", "seconds", "CPU s", "inputs", "kept", "failures")
     for name in options.formats:
-        inputs, cpu, kept, failures = fuzz(name, options.seconds, output)
-        sys.stdout.write(
-            f"| {name} | {options.seconds} | {cpu:.0f} | {inputs} | {kept} | {failures} |\n"
-        )
-        sys.stdout.flush()
+        try:
+            inputs, cpu, kept, failures = fuzz(name, options.seconds, output)
+        except pytest.skip.Exception as missing:
+            write_row(name, 0, 0, 0, 0, missing)
+            continue
+        write_row(name, options.seconds, round(cpu), inputs, kept, failures)
+        n_failures += failures
+        if not inputs:
+            raise SystemExit(f"{name}: no input was read; see {output / name}.log")
+    if n_failures:
+        raise SystemExit(f"{n_failures} failures; the inputs are in {output / 'failures'}")
 
 
 if __name__ == "__main__":

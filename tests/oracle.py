@@ -81,21 +81,6 @@ def view_objective(problem: DenseProblem, Z: Array, P: Array) -> float:
     )
 
 
-def augmented_lagrangian(
-    problem: DenseProblem, Z: Array, P: Array, W: Array, Y: Array, penalty: float
-) -> float:
-    """The terms above with λ tr(WᵀLW), plus ⟨Y, W − ZᵀP⟩ + μ/2 ‖W − ZᵀP‖²."""
-    gap = W - Z.T @ P
-    return float(
-        gram_fidelity(problem.gram, Z)
-        + problem.alpha * np.sum(Z**2)
-        + problem.metric_ridge * np.sum(P**2)
-        + problem.graph_weight * np.trace(W.T @ problem.laplacian @ W)
-        + np.sum(Y * gap)
-        + 0.5 * penalty * np.sum(gap**2)
-    )
-
-
 def z_step(problem: DenseProblem, state: DenseState) -> Array:
     """Eq. (16) with α: (G + αI + μ/2 PPᵀ) Z = G + P (μW + Y)ᵀ / 2."""
     P, mu = state.P, state.penalty

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -88,22 +87,23 @@ def test_views_are_added_to_those_there_are() -> None:
     assert len(drawn.with_useless_views(views, "2V of noise")) == 6
 
 
-def test_clusters_of_unequal_size_are_told_apart(capsys: Output) -> None:
-    """The largest separation of the first shape."""
-    _, views, labels = list(itertools.islice(drawn.mixtures([150]), 3))[-1]
-    found = drawn.means(["mscam", "knn-sc"], lambda: iter([("1.6", views, labels)]), ["standard"])
-    assert found["mscam"]["1.6"] > 0.95
+def test_sets_of_one_name_are_a_line(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mixtures of the largest separation, of which the first shapes have clusters of fifteen samples."""
+    few = [data for data in drawn.mixtures([150]) if data[0] == "1.6"][:2]
+    monkeypatch.setitem(unseen.DATA, "unequal", lambda: few)
+    found = unseen.main(["unequal", "--seeds", "1", "--methods", "mscam", "knn-sc"])
+    assert found["1.6"][0] > 0.95
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 @pytest.mark.slow
-def test_useless_views() -> None:
+def test_useless_views(monkeypatch: pytest.MonkeyPatch) -> None:
     if path_of("msrcv1") is None:
         pytest.skip("msrcv1.npz: MSCAM_DATA (the folder of benchmark sets) is not set")
-    (found,) = drawn.means(
-        ["mscam"], lambda: drawn.with_added_views(["msrcv1"]), ["standard", "unit"]
-    ).values()
-    assert min(found.values()) > found["nothing"] - 0.05
+    monkeypatch.setitem(unseen.DATA, "useless", lambda: drawn.with_added_views(["msrcv1"]))
+    found = unseen.main(["useless", "--seeds", "1", "--methods", "mscam"])
+    assert len(found) == 6
+    assert min(found.values()) > [found["nothing"][0] - 0.05]
 
 
 def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: Output) -> None:
@@ -111,13 +111,15 @@ def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: Output) -> None:
     labels = np.repeat(["a", "b"], 30)
     first, second = (rng.normal(9.0 * (labels == "a")[:, None], size=(60, 3)) for _ in range(2))
     np.savez(tmp_path / "two.npz", labels=labels, view_0=first, view_1=second)
-    assert unseen.main(["--folder", str(tmp_path), "--seeds", "1", "--methods", "mscam"]) == [[1.0]]
+    assert unseen.main(["--folder", str(tmp_path), "--seeds", "1", "--methods", "mscam"]) == {
+        "two": [1.0]
+    }
     assert "| two | 60 | 2 | 2 | 1.000 |" in capsys.readouterr().out
 
 
 def test_unseen_draws_samples_of_every_class(capsys: Output) -> None:
     arguments = ["--methods", "mscam", "knn-sc", "--seeds", "1", "--only", "iris", "breast cancer"]
-    (scores,) = unseen.main([*arguments, "--per-class", "12"])
+    (scores,) = unseen.main([*arguments, "--per-class", "12"]).values()
     assert min(scores) > 0.3
     table = capsys.readouterr().out
     assert "| iris | 36 | 2 | 3 |" in table
