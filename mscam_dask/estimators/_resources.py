@@ -13,8 +13,6 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.session import CheckpointStore, Observer
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.monitor.events import Event
-from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -105,8 +103,6 @@ def observers_of(
 ) -> tuple[Observer, ...]:
     """Callbacks of an estimator, and one for the dashboard of the cluster, where the fit is announced."""
     observers = tuple(estimator.callbacks or ())
-    if hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx"):
-        observers = (*observers, FitCallbacks(estimator))  # set on it or on a meta-estimator
     if client is None:
         return observers
     from mscam_dask.engine.executors.dask import DaskExecutor
@@ -168,50 +164,6 @@ def _can_be_pickled(value: object) -> bool:
     except (PicklingError, TypeError, AttributeError):
         return False
     return True
-
-
-try:
-    from sklearn import callback as _callback
-except ImportError:  # scikit-learn before 1.9: estimators have no set_callbacks
-    _callback = None
-
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-# Base class of the estimators; it has `set_callbacks` if scikit-learn has callbacks.
-CallbackSupportMixin: Any = (
-    type("NoCallbacks", (), {}) if _callback is None else _callback.CallbackSupportMixin
-)
-
-
-def with_callbacks(method: _Method) -> _Method:
-    """Decorator of `fit` that tears down the callbacks of an estimator at the end, also on failure."""
-    return method if _callback is None else cast("_Method", _callback.with_callbacks(method))
-
-
-class FitCallbacks:
-    """Observer that forwards the events of a fit to the callbacks set by ``set_callbacks``, inside `with_callbacks`.
-
-    The fit is the root task, with a subtask "outer iteration" when each of them is over. Early stopping by a
-    callback is ignored, because the outer loop has its own stopping rule.
-    """
-
-    def __init__(self, estimator: Any) -> None:
-        self._estimator = estimator
-        self._context = estimator._init_callback_context(max_subtasks=None)
-        self._begun = False
-
-    def __call__(self, event: Event) -> None:
-        """Forward an event to the callbacks."""
-        match event:
-            case FitStarted():
-                self._begun = True
-                self._context.call_on_fit_task_begin(estimator=self._estimator)
-            case IterationFinished():
-                step = self._context.subcontext(task_name="outer iteration")
-                step.call_on_fit_task_begin(estimator=self._estimator)
-                step.call_on_fit_task_end(estimator=self._estimator)
-            case FitFinished() | FitFailed() if self._begun:
-                self._context.call_on_fit_task_end(estimator=self._estimator)
 
 
 _Result = TypeVar("_Result")

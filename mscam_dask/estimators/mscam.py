@@ -32,14 +32,12 @@ from mscam_dask.estimators._inputs import (
     views_to_fit,
 )
 from mscam_dask.estimators._resources import (
-    CallbackSupportMixin,
     SharedResourcesMixin,
     connected,
     executor_for,
     map_views,
     observers_of,
     validate_callbacks,
-    with_callbacks,
 )
 from mscam_dask.estimators._search_space import candidates, check_is_fixed, choices_of
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
@@ -52,8 +50,7 @@ if TYPE_CHECKING:
 class MSCAM(
     SharedResourcesMixin,
     ClusterSpaceMixin,
-    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
-    ClusterMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]  # untyped, as the next
     BaseEstimator,  # type: ignore[misc]
 ):
     """Multi-view clustering with a learned metric per view and one consensus graph.
@@ -115,8 +112,7 @@ class MSCAM(
         Called with each event of `mscam_dask.types.events` as it happens.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
-        page of the fit even without callbacks. An exception in a callback ends the fit. Callbacks of
-        scikit-learn (1.9 and later) go to `set_callbacks` instead.
+        page of the fit even without callbacks. An exception in a callback ends the fit.
     checkpoint_store : CheckpointStore, optional
         Stores a checkpoint after each outer iteration, from which a later fit resumes, such as
         ``mscam_dask.data.checkpoints.FileCheckpointStore(directory)``. It requires a fixed
@@ -272,7 +268,6 @@ class MSCAM(
         self.checkpoint_store = checkpoint_store
         self.constants = constants
 
-    @with_callbacks
     def fit(
         self,
         X: Any,
