@@ -72,6 +72,9 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
     distances, records = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
     cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)
     partition_scores = prepared.scores(stage, cuts)
+    facts = stage.submit(
+        gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
+    )
     is_mscan = parameters.model == "mscan"
     data_weight = 0.0 if is_mscan else parameters.constants.identity_weight
     attempts = itertools.count()
@@ -94,9 +97,6 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         graph_weight = control.graph_weight
         if is_mscan:  # its distances depend on λ, those of MSCAM do not
             distances, records = projected_sums(again, spectrum, graph_weight, prepared, parameters)
-    facts = stage.submit(
-        gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
-    )
     ((scores, (eigengap, converged), views),) = stage.gather([partition_scores, facts, records])
     index = argbest(scores)
     # a later partition must score higher by more than a tie: otherwise the simpler one is kept

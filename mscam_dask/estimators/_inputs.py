@@ -246,7 +246,7 @@ def _check_feature_names(pairs: Iterable[tuple[RowSource, RowSource]], estimator
 
 
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:
-    """One value (n,) for each sample: from an array, a Series (matched by ids), or the name of a column of obs."""
+    """One value (n,) for each sample: from an array, a Series (matched by ids if it has them), or the name of a column of obs."""
     if isinstance(values, str):
         obs = getattr(X, "obs", None)
         if obs is None:
@@ -269,9 +269,14 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
     if ids is None or index is None or callable(index):
         return array
     places = {str(value): place for place, value in enumerate(index)}
-    if len(places) != len(ids) or not places.keys() >= set(ids):
-        return array
-    return np.asarray(array[[places[one] for one in ids]])
+    missing = [one for one in ids if one not in places]
+    if missing and not is_numbering(tuple(places)):
+        raise DataError(
+            f"{name} has an index with {len(ids) - len(missing)} of the {len(ids)} sample ids of the data, but not "
+            f"{listed(missing)}; allowed is an index with every sample id once. Complete the index, or give an array "
+            "in the order of the samples."
+        )
+    return array if missing else np.asarray(array[[places[one] for one in ids]])
 
 
 def validated_batches(

@@ -107,6 +107,11 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     series = pd.Series(batches, index=ids)
     model = MSCAM(4).fit(frames, batches=series.iloc[order])
     np.testing.assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=batches).labels_)
+    numbered = series.reset_index(drop=True)  # without ids, in the order of the samples
+    np.testing.assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=numbered).labels_)
+    for other in (series.rename({"p07": "p7"}).iloc[order], series.add_prefix("other ")):
+        with pytest.raises(DataError, match="sample ids"):
+            model.cluster_batches(other)
     counts = model.cluster_batches(series.iloc[order])
     assert counts.to_numpy().sum() == 60
     expected = [np.sum((model.labels_ == 1) & (batches == batch)) for batch in ("A", "B")]
