@@ -150,7 +150,7 @@ def sample_column(
     """
     may_lack = key == "partial_labels"
     if place.is_file():
-        return labels_of_file(place, data.sample_ids, may_be_missing=may_lack)[0]
+        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=may_lack)[0]
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(

@@ -44,12 +44,15 @@ def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
         ([3, 3, 3, 1, 1, 1, 1], [3, 3, 3, 1, 1, 1, 1]),
         (list("xxyyzzz"), LABELS.tolist()),
         (str(numbers), LABELS.tolist()),
+        (names, [0, 1, 2, 0, 1, 2, 0]),
         (array, LABELS[::-1].tolist()),
     ]
     for index, (given, expected) in enumerate(cases):
         assert labels_of(ingest(source, tmp_path / f"{index}.zarr", labels=given)) == expected
-    with pytest.raises(DataError):
-        ingest(source, tmp_path / "s.zarr", labels=names)  # its heading looks like a label
+    for others in ("abcabcbb", "aaabbcd"):  # the first line may be a label
+        names.write_text("\n".join("x" + others))
+        with pytest.raises(DataError):
+            ingest(source, tmp_path / "s.zarr", labels=names)
     with pytest.raises(DataError):
         ingest(source, tmp_path / "s.zarr", labels="nowhere")
 

@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import ingest
+from mscam_dask.data.readers.base import Source
+from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
@@ -143,6 +145,89 @@ def test_files_that_are_read_or_refused(tmp_path: Path, kind: str) -> None:
     assert found == "right" or re.match(quotes("refused", quoted), found), found
 
 
+KINDS = ["x", "y", "x", "z"] * 3
+WHOLE = A.abs().round().astype(int)
+WITHOUT_NAMES: dict[str, pd.DataFrame] = {
+    "labels last": A.assign(kind=KINDS).reset_index(drop=True),
+    "ids, labels": A.assign(kind=KINDS).set_axis(NUMBERS)[["kind", *A]].reset_index(),
+    "labels first": A.assign(kind=KINDS)[["kind", *A]].reset_index(drop=True),
+    "ids twice": A.assign(again=A.index)[["again", *A]].reset_index(),
+    "ids, counts, labels": WHOLE.assign(kind=KINDS).reset_index(),
+    "ids and labels": pd.Series(KINDS, A.index).reset_index(),
+}
+
+
+@pytest.mark.parametrize("mark", [",", "\t", " ", ";"])
+@pytest.mark.parametrize("kind", WITHOUT_NAMES)
+def test_a_first_line_like_the_others_is_a_sample(tmp_path: Path, kind: str, mark: str) -> None:
+    """Text in it makes it no header, as in many files of archives."""
+    file = tmp_path / "a.txt"
+    WITHOUT_NAMES[kind].to_csv(file, header=False, index=False, sep=mark)
+    found = table_of(Source(file))
+    assert not found.has_header
+    assert found.head == table_of(Source(file, header=False)).head
+    WITHOUT_NAMES[kind].to_csv(file, index=False, sep=mark)
+    assert table_of(Source(file)).has_header
+
+
+def test_labels_of_a_table_without_names_are_told_by_their_column(tmp_path: Path) -> None:
+    WITHOUT_NAMES["ids, counts, labels"].to_csv(tmp_path / "a.csv", header=False, index=False)
+    with raises(DataError, "'column 5'", "--labels"):
+        ingest(tmp_path / "a.csv", tmp_path / "s")
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels="column 5", overwrite=True)
+    data = open_store(tmp_path / "s")
+    assert np.array(data.label_names)[data.labels].tolist() == KINDS
+    assert data.n_samples == len(A)
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", " "])
+@pytest.mark.parametrize("of_header", [",", ";", "\t", " "])
+def test_a_header_with_another_delimiter_than_the_rows(
+    tmp_path: Path, mark: str, of_header: str
+) -> None:
+    header, *rows = csv_of(A).splitlines()
+    text = "\n".join([header.replace(",", of_header), *(row.replace(",", mark) for row in rows)])
+    assert read(tmp_path, *beside(text, "a.txt")) == "right"
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("false", "true")])
+def test_truth_values_are_numbers(tmp_path: Path, words: tuple[str, str]) -> None:
+    cells = [None, *words * 5, words[0]]
+    known = A.assign(high=[np.nan if cell is None else cell.lower() == "true" for cell in cells])
+    text = csv_of(A.assign(high=cells))
+    assert read(tmp_path, *beside(text, frame=known)) == "right"
+
+
+def test_decimals_as_names_of_columns(tmp_path: Path) -> None:
+    """Masses and wavelengths: names above ids; without ids asked for, since they rise as no sample does."""
+    waves = table(12, 9).set_axis(np.arange(400.5, 409), axis=1)
+    assert read(tmp_path, *beside(csv_of(waves, ""), frame=waves)) == "right"
+    waves.to_csv(tmp_path / "a.csv", index=False)
+    with raises(DataError, "400.5", "--header", "--no-header"):
+        ingest(tmp_path / "a.csv", tmp_path / "s.zarr", overwrite=True)
+    waves.iloc[:, :5].to_csv(tmp_path / "a.csv", index=False)
+    notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr", overwrite=True).notes
+    assert any("400.5" in note and "--header" in note for note in notes)
+
+
+ADVICE: dict[str, tuple[str, list[str]]] = {
+    "a web page": ("<table><tr><td>id</td></tr></table>", ["a.csv", "web page", "CSV"]),
+    "an open quote": (csv_of(A).replace("P05", '"P05'), ["row 4", "P05", "quote is not closed"]),
+    "a comment below": (csv_of(A) + "# 12 samples\n", ["row 12", "--comment '#'"]),
+    "questions and codes below the header": (
+        "\n".join([LINES[0], ",age?,sex?,bmi?,sum?", ",Q1,Q2,Q3,Q4", *LINES[1:]]),
+        ["Remove these rows", "row 0", "headings"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ADVICE)
+def test_advice_on_a_file_that_is_refused(tmp_path: Path, kind: str) -> None:
+    text, quoted = ADVICE[kind]
+    found = read(tmp_path, {"a.csv": text}, (A,))
+    assert re.match(quotes("refused", *quoted), found), found
+
+
 @pytest.mark.parametrize("code", [-999, 9999])
 def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: int) -> None:
     (tmp_path / "a.csv").write_text(csv_of(A.mask(A.iloc[3, 2] == A, code)))
@@ -243,6 +328,18 @@ def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "kinds.csv").write_text(csv_of(pd.DataFrame({"class": kinds}).iloc[ORDER]))
     sources = [tmp_path / "a.csv", tmp_path / "kinds.csv"]
     assert outcome(sources, {"a": A}, tmp_path / "s.zarr", labels=kinds) == "right"
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("name", ["celltype", "x"])
+def test_labels_by_row_below_a_name(tmp_path: Path, name: str, numbered: bool) -> None:
+    """R numbers the rows of a vector without names."""
+    kinds = pd.Series([*"uvw" * 4], range(1, 13), name=name)
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    kinds.to_csv(tmp_path / "kinds.csv", index=numbered, index_label="" if numbered else None)
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+    data = open_store(tmp_path / "s")
+    assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
 
 
 def test_labels_in_a_sheet_of_their_own(tmp_path: Path) -> None:

@@ -168,3 +168,56 @@ def test_ids_with_a_prefix_in_each_file_are_shown(tmp_path: Path, join: str | No
     assert re.match(
         quotes("refused", "share no sample", "rna_P", "meth_P", "12 would be equal"), found
     )
+
+
+@pytest.mark.parametrize("ids", [NUMBERS, TEXTS], ids=["numbers", "texts"])
+@pytest.mark.parametrize("name", ["S.No.", "#", "V1", "X", "rank", "day", "Lfd. Nr.", "Unnamed: 0"])
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_first_column_that_counts_rows_is_no_feature(
+    tmp_path: Path, ids: list[Any], name: str, start: int
+) -> None:
+    """Beside ids, in the order of the rows and after they were shuffled, whatever its name."""
+    first, second = A.set_axis(ids), B.set_axis(ids).iloc[ORDER]
+    counted = first.rename_axis("eid").reset_index().set_axis(range(start, start + 12))
+    for rows in (counted, counted.iloc[ORDER]):
+        files = {"a.csv": csv_of(rows, name), "b.csv": csv_of(second, "eid")}
+        assert read(tmp_path, files, (first, second)) == "right"
+
+
+@pytest.mark.parametrize("numbers", [range(3, 15), [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]])
+@pytest.mark.parametrize("other", ["kennung", "patient_id"])
+@pytest.mark.parametrize("both", [False, True])
+def test_row_numbers_left_by_a_filter_are_no_ids_beside_others(
+    tmp_path: Path, numbers: Any, other: str, both: bool
+) -> None:
+    """The ids are whole numbers under a name that tells nothing; another file has them too."""
+    first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS).iloc[ORDER]
+    numbered = [
+        csv_of(frame.rename_axis("kennung").reset_index().set_axis(numbers), "")
+        for frame in (first, second)
+    ]
+    files = {"a.csv": numbered[0], "b.csv": numbered[1] if both else csv_of(second, other)}
+    assert read(tmp_path, files, (first, second)) == "right"
+
+
+def test_a_column_behind_ids_without_a_name_is_told_to_be_a_feature(tmp_path: Path) -> None:
+    frame = A.set_axis(NUMBERS).rename_axis("kennung").reset_index().set_axis(range(3, 15))
+    (tmp_path / "a.csv").write_text(csv_of(frame, ""))
+    assert any("'kennung'" in note for note in ingest(tmp_path / "a.csv", tmp_path / "s").notes)
+
+
+def test_rows_counted_from_0_and_from_1_are_matched_by_row(tmp_path: Path) -> None:
+    files = {
+        "a.csv": csv_of(A.reset_index(drop=True), ""),
+        "b.csv": csv_of(B.set_axis(range(1, 13)), ""),
+    }
+    known = A.reset_index(drop=True), B.reset_index(drop=True)
+    assert read(tmp_path, files, known) == "right"
+
+
+def test_decimals_under_a_name_of_ids_are_ids(tmp_path: Path) -> None:
+    ids = [f"{number / 8}" for number in NUMBERS]
+    first, second = A.set_axis(ids), B.set_axis(ids).iloc[ORDER]
+    for name in ("", "sample_id"):
+        files = {"a.csv": csv_of(first, name), "b.csv": csv_of(second, name)}
+        assert read(tmp_path, files, (first, second)) == "right"

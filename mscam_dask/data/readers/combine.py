@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.readers.registry import read_sources
-from mscam_dask.data.readers.roles import MISSING
+from mscam_dask.data.readers.roles import MISSING, are_counted
 from mscam_dask.data.readers.tables import check_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
@@ -82,7 +82,7 @@ def gather(
     chosen = _choose(loaded, named)
     more: tuple[str, ...] = ()
     if isinstance(others, Path):
-        others, more = labels_of_file(others, ids)
+        others, more = labels_of_file(others, ids, chosen[0].shape[0])
     codes, names = _agreed(loaded, joined=join is not None)
     if others is not None:
         codes, names = encode_labels(others)
@@ -244,18 +244,25 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
 
 
 def labels_of_file(
-    file: Path, sample_ids: tuple[str, ...] | None, *, may_be_missing: bool = False
+    file: Path, sample_ids: tuple[str, ...] | None, n_samples: int, *, may_be_missing: bool = False
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels of a separate file, by id if it has ids, else row by row, and notes.
 
     Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
     """
     labels, ids = read_labels(file, may_be_missing=may_be_missing)
+    notes: tuple[str, ...] = ()
+    if ids is None and labels.shape == (n_samples + 1,):
+        counts = Counter(labels[1:].tolist())
+        if labels[0] not in counts and 1 not in counts.values():
+            notes = (f"{file}: first line {labels[0]} taken as the name of the labels.",)
+            labels = labels[1:]
+    if ids is None and sample_ids is not None:
+        notes += (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
     if ids is None:
-        if sample_ids is None:
-            return labels, ()
-        return labels, (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
-    if sample_ids is None and sorted(ids) == sorted(map(str, range(len(ids)))):  # of a run
+        return labels, notes
+    has_none = sample_ids is None or not {*ids} & {*sample_ids}
+    if has_none and are_counted(ids, in_order=False):  # of a run, or row numbers of R
         return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: labels by row.",)
     if sample_ids is None:
         raise DataError(

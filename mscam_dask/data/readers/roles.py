@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +23,9 @@ MISSING = {
     *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
 }
 """Fields, in any case, that stand for a missing value."""
+
+TRUTH = {"true": "1", "false": "0"}
+"""Numbers of truth values, which pandas and R write in any case."""
 
 # An id by its name: certainly; of a family; maybe.
 CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
@@ -61,8 +64,8 @@ def is_number(text: str, decimal: str = ".") -> bool:
 
 
 def is_value(text: str, decimal: str = ".") -> bool:
-    """Return whether a field is a number, or says that one is missing."""
-    return is_number(text, decimal) or text.lower() in MISSING
+    """Return whether a field is a number or a truth value, or says that one is missing."""
+    return is_number(text, decimal) or text.lower() in MISSING or text.lower() in TRUTH
 
 
 def id_strength(name: str) -> int:
@@ -143,6 +146,11 @@ class Table:
         return (
             self.has_header and _OF_ROW_NUMBERS.fullmatch(re.sub(r"[\W_]+", "", name)) is not None
         )
+
+    def leading(self, positions: Iterable[int]) -> tuple[int, ...]:
+        """The first of some columns, and the next behind one that may number the rows."""
+        first, *others = (*sorted(positions), len(self.columns))
+        return (first, others[0]) if others and self.may_number_rows(first) else (first,)
 
     def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """Names of columns, None without a header."""
@@ -228,6 +236,17 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
         or _id_column(table, texts, unique[index], is_repeated=firsts[table.name(0)] > 1)
         for index, (table, texts) in enumerate(tables)
     ]
+    numbers = [
+        texts[ids.position]
+        for (table, texts), ids in zip(tables, found, strict=True)
+        if ids is not None and told_ids(table) is None and table.may_number_rows(ids.position)
+    ]
+    if (
+        len(numbers) == len(found)
+        and len({*map(tuple, numbers)}) > 1
+        and all(map(are_counted, numbers))
+    ):
+        return [None] * len(found)  # row i, counted from 0 and from 1
     names_of_ids = {
         table.name(ids.position)
         for (table, _), ids in zip(tables, found, strict=True)
@@ -293,32 +312,37 @@ def _shared(
             name = table.name(position)
             if name is not None and (stands_out or table.strength(position)):
                 holders[name].append((index, position))
-            if position == min(may_be) and stands_out:
+            if position in table.leading(may_be) and stands_out:
                 holders[None].append((index, position))
 
     def rank(name: str | None) -> tuple[bool, int, bool, int, int]:
         held = [(*tables[index], place) for index, place in holders[name]]
         strength = min(table.strength(place) for table, _, place in held)
         number_rows = all(
-            (table.may_number_rows(place) or not strength)
-            and are_counted(texts[place], in_order=False)
+            (table.may_number_rows(place) and are_whole(texts[place]))
+            or (not strength and are_counted(texts[place], in_order=False))
             for table, texts, place in held
         )
         first = min(place for _, _, place in held)
-        return not number_rows, len(held), name is not None, strength, -first
+        return (
+            not number_rows,
+            len({index for index, _ in holders[name]}),
+            name is not None,
+            strength,
+            -first,
+        )
 
     found: dict[int, IdColumn] = {}
     for name in sorted(holders, key=rank, reverse=True):
         free = [(index, place) for index, place in holders[name] if index not in found]
-        values = {index: {_plain(text) for text in unique[index][place]} for index, place in free}
-        for index, place in free:
+        values = [{_plain(text) for text in unique[index][place]} for index, place in free]
+        for (index, place), own in zip(free, values, strict=True):
             alike = [
                 other
-                for other, others in values.items()
-                if other != index
-                and 2 * len(values[index] & others) >= min(len(values[index]), len(others))
+                for (other, _), others in zip(free, values, strict=True)
+                if other != index and 2 * len(own & others) >= min(len(own), len(others))
             ]
-            if alike:
+            if alike and index not in found:
                 found[index] = IdColumn(place, f"as in {tables[alike[0]][0].where}")
     return found
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.roles import (
+    CERTAIN,
     MISSING,
+    TRUTH,
     Block,
     IdColumn,
     Table,
@@ -34,7 +36,7 @@ from mscam_dask.errors import DataError
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
-    r"omosome)?|start|end|strand|length|description",
+    r"omosome)?|start|end|strand|(eff(ective)?_)?length|description",
     re.IGNORECASE,
 )
 _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
@@ -91,6 +93,8 @@ class TableRows:
             return numbers
         texts = [text.strip() for text in fields]
         known = [row for row, text in enumerate(texts) if text.lower() not in MISSING]
+        if {texts[row].lower() for row in known} <= TRUTH.keys():
+            texts = [TRUTH.get(text.lower(), text) for text in texts]
         found = np.full(len(texts), np.nan)
         if (numbers := _plain_numbers([texts[row] for row in known], self._decimal)) is not None:
             found[known] = numbers
@@ -141,7 +145,11 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
         place
         for place in free
         if (table.strength(place) and table.is_whole(place))
-        or ((place == free[0] or table.columns[place].lower() in elsewhere) and table.is_key(place))
+        or (table.strength(place) == CERTAIN and (place == free[0] or table.columns[place]))
+        or (
+            (place in table.leading(free) or table.columns[place].lower() in elsewhere)
+            and table.is_key(place)
+        )
         or (place == 1 and table.is_key(1) and table.head_of(1) == table.head_of(0))  # FID, IID
     ]
     numbers = [place for place in places if place not in only_text]
@@ -153,7 +161,7 @@ def _label_columns(table: Table, selection: Selection) -> list[int]:
     told = told_ids(table)
     names = {
         name: place
-        for place, name in enumerate(table.columns if table.has_header else ())
+        for place, name in enumerate(table.columns)
         if told is None or place != told.position
     }
     return [names[name] for name in _label_names(names, selection)]
@@ -186,13 +194,17 @@ def _on_rows(
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
         strength, differ = table.strength(place), are_unique(texts)
-        if ids is not None and table.may_number_rows(place) and differ and are_whole(texts):
+        counts = place == 0 and are_counted(texts, in_order=False)
+        signs = (ids is not None, table.may_number_rows(place), counts)
+        if sum(signs) > 1 and differ and are_whole(texts):
             left_out[place] = _ROW_NUMBERS
         elif ids is not None and (
             strength > 1 or texts == rows.texts[ids.position] or (differ and are_names(texts))
         ):
             left_out[place] = "ids too"
-        elif strength:
+        elif strength or (
+            ids is not None and place in table.leading(rows.texts) and differ and are_whole(texts)
+        ):
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
@@ -348,10 +360,12 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
-        if len(bad) > 1 and all(found[:2] == (1, row) for found in bad.values()):
+        if len(bad) > 1 and n_bad < _TRIANGLE and all(b[:2] == (n_bad, row) for b in bad.values()):
             remedy = (
                 f"Remove row {row} if it is no sample, such as units, or the lines above it if it has the names of "
                 "columns (--skip)."
+                if n_bad == 1
+                else f"Remove these rows, the first of them row {row}, if they are no samples, such as further headings."
             )
         elif any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (

@@ -32,8 +32,9 @@ _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
 # Blocks of rows that fit into a cache are read fastest.
 _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
+_RISING = 8  # numbers of a sample that hardly rise by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
-_SHOWN = 5
+_SHOWN, _SHOWN_CHARS = 5, 60  # fields, and characters of each
 _MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
 _MOST_NUMBERS = 0.5  # share of the fields of a table of numbers
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
@@ -265,22 +266,46 @@ def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]
     ]
 
 
+def _check_kind(where: str, lines: list[str]) -> None:
+    """Refuse what is no text, or no table."""
+    if any("\0" in line for line in lines[:2]):
+        raise DataError(
+            f"{where} has NUL characters, as UTF-16 without a byte order mark has. Convert the file (iconv -f utf-16le -t "
+            "utf-8 FILE)."
+        )
+    if lines and re.match(r"\s*<(!doctype|html|table|\?xml|meta)", lines[0], re.IGNORECASE):
+        raise DataError(
+            f"{where} is a web page or XML, not a table of text: its first line is {_shown(lines[:1])}. Open it in a "
+            "spreadsheet or a browser, and save the table as CSV."
+        )
+
+
+def _rename_columns(dialect: _Dialect, lines: list[str]) -> None:
+    """Split a first line that has another delimiter than the rows of numbers below it, if it names their columns."""
+    rows, decimal = dialect.rows, dialect.decimal
+    if dialect.width < 2 or [*map(len, rows[:2])] != [1, dialect.width]:
+        return
+    for mark in (*_DELIMITERS, None):
+        names = next(iter(_rows(lines[:1], mark)), [])
+        are_names = len(names) == dialect.width and not any(is_value(n, decimal) for n in names)
+        if are_names and any(is_value(field, decimal) for field in rows[1][1:]):
+            rows[0] = names
+
+
 # header -----------------------------------------------------------------------------------------
 
 
 def _table(
     source: Source, opened: Callable[[], IO[str]], where: str, above: list[str], lines: list[str]
 ) -> Table:
-    if any("\0" in line for line in lines[:2]):
-        raise DataError(
-            f"{where} has NUL characters, as UTF-16 without a byte order mark has. Convert the file (iconv -f utf-16le -t "
-            "utf-8 FILE)."
-        )
+    _check_kind(where, lines)
     told = [match[1] for line in above if (match := _SEPARATOR_LINE.match(line))]
     comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
     dialect = _dialect(source, lines, source.delimiter or next(iter(told), None))
+    if source.header is not False:
+        _rename_columns(dialect, lines)
     delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
     if not rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
@@ -345,7 +370,10 @@ def _heading(
     are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not is_named)
     if last.startswith("#") and not _is_gct(above) and are_data:  # of NumPy
         names = next(iter(_rows([last.lstrip("#")], dialect.delimiter)), [])
-        are_text = all(names) and not all(is_number(name, decimal) for name in names)
+        has_first = bool(names) and (names[0] != "" or first[0].isdecimal())
+        are_text = (
+            has_first and all(names[1:]) and not all(is_number(name, decimal) for name in names)
+        )
         if len(names) == len(first) and are_text:
             return names, 0, ""
     has_header, note = source.header, ""
@@ -353,7 +381,7 @@ def _heading(
         if len(second) - len(first) == 1 and not all(are_values):  # R's write.table
             has_header = True
         else:
-            has_header, note = _has_header(source, where, first, second, decimal)
+            has_header, note = _has_header(source, where, rows, decimal)
     if not has_header:
         return None, 0, note
     n_lines = 1 + "".join(next(_fields(lines, dialect.delimiter))).count("\n")
@@ -362,18 +390,23 @@ def _heading(
 
 
 def _has_header(
-    source: Source, where: str, first: list[str], second: list[str], decimal: str
+    source: Source, where: str, rows: list[list[str]], decimal: str
 ) -> tuple[bool, str]:
     """Whether a first line names the columns, and a note if it may be otherwise; an error where that is unclear."""
 
     def is_text(field: str) -> bool:
         return field != "" and not is_value(field, decimal)
 
+    first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    lead, below_lead = first[0], body[0][0] if body else ""
+    is_named = id_strength(lead) == CERTAIN or lead.lower() in _FIRST_NAMES
     if any(map(is_text, first[1:])):
-        return True, ""
-    lead, below_lead = first[0], second[0] if second else ""
+        is_header = is_named or first in body or not _is_like(first, body, is_text, decimal)
+        taken = "the first sample (--header if it names the columns)"
+        return is_header, "" if is_header else _taken(where, first, taken)
     of_samples = source.samples_in != "rows"
     has_ids = is_text(lead)
+    second = body[0] if body else []
     digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
     are_digits = bool(digits) and all(map(str.isdecimal, digits))
     are_counted = are_digits and [*map(int, digits)] == [
@@ -383,12 +416,11 @@ def _has_header(
     # whole numbers that differ, which are years, sizes or positions above others
     differ = are_whole(digits) and 1 < len(set(digits)) == len(digits)
     are_odd = differ and not are_whole(below)
-    is_named = has_ids and (
-        id_strength(lead) == CERTAIN
-        or lead.lower() in _FIRST_NAMES
-        or (below_lead != "" and is_value(below_lead, decimal))
+    rises = _are_rising(digits, decimal) and not any(
+        _are_rising(row[-len(digits) :], decimal) for row in body[:_NUMBERED]
     )
-    if lead == "" and are_digits:
+    is_named = has_ids and (is_named or (below_lead != "" and is_value(below_lead, decimal)))
+    if lead == "" and (are_digits or is_text(below_lead)):
         has_header = are_counted or is_text(below_lead) or are_others
         is_unclear = False
     elif is_named:
@@ -403,6 +435,7 @@ def _has_header(
         from_0 = may_count and int(digits[0]) == 0
         has_header = may_count and are_others and (from_0 or has_ids)
         is_unclear = may_count and not has_header and (are_others or from_0)
+        is_unclear |= rises and not has_header and len(digits) >= _RISING
     if is_unclear:
         raise DataError(
             f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
@@ -415,8 +448,37 @@ def _has_header(
         doubt = id_strength(lead) < CERTAIN and lead.lower() not in _FIRST_NAMES
         taken = f"the names of columns (--no-header if it is a {what})"
     else:
-        doubt, taken = has_ids or are_odd, f"the first {what} (--header if it names the columns)"
-    return has_header, f"{where}: first line {_shown(first)} taken as {taken}." if doubt else ""
+        doubt = has_ids or are_odd or (rises and not are_digits)
+        taken = f"the first {what} (--header if it names the columns)"
+    return has_header, _taken(where, first, taken) if doubt else ""
+
+
+def _is_like(
+    first: list[str], body: list[list[str]], is_text: Callable[[str], bool], decimal: str
+) -> bool:
+    """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured."""
+    below = [*zip(*body, strict=True)] or [()] * len(first)
+    of_numbers = [
+        name for name, own in zip(first, below, strict=True) if not any(map(is_text, own))
+    ]
+    numbers = [name for name in of_numbers if is_number(name, decimal)]
+    n_texts = sum(map(is_text, of_numbers))
+    if n_texts == 0 and any(map(tuple.__contains__, below[1:], first[1:])):
+        return True
+    are_measured = not are_whole(numbers) and not _are_rising(numbers, decimal)
+    return are_measured and n_texts < len(numbers)
+
+
+def _are_rising(numbers: list[str], decimal: str) -> bool:
+    """Return whether three or more numbers rise, as wavelengths, masses and times in a header do."""
+    if len(numbers) < _NUMBERED or not all(is_number(number, decimal) for number in numbers):
+        return False
+    values = [float(number.replace(decimal, ".")) for number in numbers]
+    return all(value < above for value, above in pairwise(values))
+
+
+def _taken(where: str, first: list[str], role: str) -> str:
+    return f"{where}: first line {_shown(first)} taken as {role}."
 
 
 def _columns(
@@ -439,7 +501,11 @@ def _columns(
 
 
 def _shown(fields: list[str]) -> str:
-    return ",".join(fields[:_SHOWN]) + (",..." if len(fields) > _SHOWN else "")
+    first = [" ".join(field[: _SHOWN_CHARS + 1].split()) for field in fields[:_SHOWN]]
+    short = [
+        field if len(field) <= _SHOWN_CHARS else f"{field[:_SHOWN_CHARS]}..." for field in first
+    ]
+    return ",".join(short) + (",..." if len(fields) > _SHOWN else "")
 
 
 # rows -------------------------------------------------------------------------------------------
@@ -509,7 +575,11 @@ def _other_width(
     where: str, dialect: _Dialect, row: list[str], index: int, n_columns: int
 ) -> DataError:
     remedy = "Put quotes around fields that have the delimiter in them"
-    if len(row) < n_columns:
+    if any("\n" in field for field in row):
+        remedy = "If a quote is not closed there, correct it"
+    elif row[0].startswith("#"):
+        remedy = "If it is a comment, set --comment '#'"
+    elif len(row) < n_columns:
         remedy = "Remove the row if it is no sample, or write its empty cells too"
         if dialect.delimiter is None:
             remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else remove the row if it is no sample"
