@@ -141,10 +141,17 @@ def test_describe_shows_a_run_that_ended_well_or_not_or_was_cut_off(run: Path, c
         *("report.html", "pipeline.toml", "events.jsonl", "labels.csv", "result.zarr", "data.zarr"),
     ):
         assert part in text
-    rewritten(RunDirectory(Path("the run")), state="running", exit_code=None)
+    fit = RunDirectory(Path("the run")).read_record().fit
+    assert fit is not None
+    shares = [f" {share:.1%}" for share in fit.view_contributions.values()]
+    assert all(share in text for share in shares)
+    setting = msgspec.structs.replace(fit.setting, exclude_views=("view_1",))
+    fit = msgspec.structs.replace(fit, setting=setting)
+    rewritten(RunDirectory(Path("the run")), state="running", exit_code=None, fit=fit)
     with hold_lock(Path("the run")):
         under_way = call("describe", "the run").stdout
     assert " running\n" in under_way
+    assert [share in under_way for share in (*shares, "excluded")] == [True, False, True]
     assert "mscam-dask resume" not in under_way
     cut_off = re.sub(r"\s+", " ", call("describe", "the run").stdout)
     assert re.search(quotes("running", "mscam-dask resume 'the run'"), cut_off)
