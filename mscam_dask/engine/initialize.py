@@ -19,13 +19,11 @@ from mscam_dask.engine.graph import a_step, extended_labels, merged_components
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
+from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
-
-UNKNOWN = -1
-"""Label of a sample that the earlier fit did not have."""
 
 # Outer iterations without a better partition before an incremental fit stops: it starts near its end.
 _PATIENCE = 1

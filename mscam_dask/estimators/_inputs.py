@@ -335,14 +335,14 @@ def validated_partial_labels(
 
 
 def validated_init_labels(
-    init_labels: Any, data: MultiViewData, n_clusters: int
+    init_labels: Any, X: Any, data: MultiViewData, n_clusters: int
 ) -> NDArray[np.int64]:
     """Initial cluster (n,) of each sample, `UNKNOWN` for some."""
-    labels = np.asarray(init_labels)
-    if labels.shape != (data.n_samples,) or labels.dtype.kind not in "iu":
+    labels = sample_values(init_labels, "init_labels", X, data)
+    if labels.dtype.kind not in "iu":
         raise DataError(
-            f"init_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
-            f"whole number for each of the {data.n_samples} samples."
+            f"init_labels has dtype {labels.dtype}; allowed is a whole number for each of the {data.n_samples} samples. "
+            "Convert them, with -1 where a sample has none."
         )
     if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
         raise DataError(

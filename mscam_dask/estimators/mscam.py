@@ -300,7 +300,7 @@ class MSCAM(
             in one cluster, and those with different labels in different ones. Clusters without a known
             sample are found as usual.
         init_labels : (n_samples,) array of int, optional
-            Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
+            Initial labels from an earlier fit, −1 for new samples; a Series is matched as `batches`. They require the `scale`, `alpha`,
             `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
             that of a cold fit, because the initial partition competes with new ones by its score.
 
@@ -353,7 +353,7 @@ class MSCAM(
             labels, known = None, None
             if init_labels is not None:
                 check_is_fixed(tried, choices)
-                labels = validated_init_labels(init_labels, data, first.n_clusters)
+                labels = validated_init_labels(init_labels, X, data, first.n_clusters)
             observers = observers_of(self, data, first.n_clusters, client, executor)
             for parameters in tried:
                 check_memory(data, parameters, executor, view_graphs=choices.initial_graph)

@@ -20,12 +20,12 @@ from mscam_dask.data.results import StoredResult, read_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, ViewDigest, row_ranges
-from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord
 from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.stored_run import StoredRun, last_comparable, table_bytes
+from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.types.result import Solution, Status
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.engine.initialize import UNKNOWN
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators._inputs import validated_init_labels
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.types.events import SettingsSelected
 from mscam_dask.types.result import Status
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -81,6 +84,17 @@ def test_labels_that_cannot_be_handed_down(labels: list[float]) -> None:
     views, _ = gaussian_views(1, n_samples=30, spread=3.0)
     with pytest.raises(DataError, match="init_labels"):
         fitted(views, init_labels=labels)
+
+
+def test_labels_are_handed_down_by_id() -> None:
+    views, truth = gaussian_views(1, n_samples=30, spread=3.0)
+    ids = [f"p{number:02d}" for number in range(30)]
+    data = as_multi_view({"view": pd.DataFrame(views[0], index=ids)})
+    labels = pd.Series(truth, index=ids)
+    for given in (labels, labels[::-1], truth):
+        assert_array_equal(validated_init_labels(given, None, data, 3), truth)
+    with pytest.raises(DataError, match="sample ids"):
+        validated_init_labels(labels.rename({"p07": "p7"}), None, data, 3)
 
 
 def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
