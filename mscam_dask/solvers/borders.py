@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -135,22 +137,21 @@ def largest_p_value(points: Points, labels: NDArray[np.int64]) -> float:
 
 
 class _Tested:
-    """Cells of a partition and their discriminant functions, from which every border follows."""
+    """Clusters and their parts at every scale, with the discriminant functions from which every border follows."""
 
     def __init__(self, points: Points, labels: NDArray[np.int64]) -> None:
         self.sizes = np.bincount(labels)
-        cells, self._parts = nested_cells(points.rows, labels)
-        self._of = cell_functions(points.rows, cells, points.step_covariance)
-        self._rounding = _ROUNDING * np.abs(self._of.values).max()
-        loadings = np.split(self._of.loadings, np.cumsum(points.widths)[:-1])
-        self._steps = [of @ own for of, own in zip(points.steps, loadings, strict=False) if len(of)]
-        facing = [_facing(self._of, parts) for parts in self._parts]
-        self._neighbors = [neighbors for neighbors, _ in facing]
-        self._distances = facing[0][1]
+        cells, parts = nested_cells(points.rows, labels)
+        of = cell_functions(points.rows, cells, points.step_covariance)
+        self._rounding = _ROUNDING * np.abs(of.values).max()
+        loadings = np.split(of.loadings, np.cumsum(points.widths)[:-1])
+        steps = [of @ own for of, own in zip(points.steps, loadings, strict=False) if len(of)]
+        by_cell = of.values[np.argsort(cells, kind="stable")]
+        self._scales = [_scale(of, by_cell, steps, parts[0], own) for own in parts]
 
     def pairs(self) -> list[tuple[int, int]]:
         """Pairs of clusters, each with the nearest ones, in the order of their distance."""
-        distances = self._distances + np.diag(np.full(len(self.sizes), np.inf))
+        distances = self._scales[0].distances + np.diag(np.full(len(self.sizes), np.inf))
         rank = np.argsort(np.argsort(distances, axis=1, kind="stable"), axis=1, kind="stable")
         near = (rank < _N_NEAREST) | (rank.T < _N_NEAREST)
         i, j = np.nonzero(np.triu(near, 1))
@@ -158,60 +159,154 @@ class _Tested:
         return list(zip(i[order].tolist(), j[order].tolist(), strict=True))
 
     def border(self, first: int, second: int) -> tuple[float, NDArray[np.int64]]:
-        """Largest p-value of all scales, and its counts left of, at and right of the border."""
+        """Largest p-value of all scales, and its counts left of, at and right of the border.
+
+        Where it holds by all facing parts together, two of them with a bridge are tested alone.
+        """
         if min(self.sizes[first], self.sizes[second]) < SMALLEST:
             return 1.0, np.zeros(3, dtype=np.int64)
-        scales = zip(self._parts, self._neighbors, strict=True)
-        found = [self._of_scale(*scale, first, second) for scale in scales]
-        return max(found, key=lambda border: border[0])
+        facing = [(scale, scale.facing(first, second)) for scale in self._scales]
+        found = [
+            self._halves(scale, np.unique(pairs[:, 0]), np.unique(pairs[:, 1]))
+            for scale, pairs in facing
+            if len(pairs)
+        ]
+        if not found:
+            return 0.0, np.zeros(3, dtype=np.int64)
+        p_values = [_p_value(halves) for halves in found]
+        if max(p_values) <= RULES.level:
+            for scale, pairs in facing[:-1]:  # the smallest parts have too few samples to tell
+                for pair in pairs:
+                    halves = self._halves(scale, pair[:1], pair[1:])
+                    if _is_bridge(halves, len(pairs)):
+                        found.append(halves)
+                        p_values.append(_p_value(halves))
+        largest = int(np.argmax(p_values))
+        return p_values[largest], _counts(found[largest])
 
-    def _of_scale(
-        self, parts: NDArray[np.int64], neighbors: NDArray[np.bool_], first: int, second: int
-    ) -> tuple[float, NDArray[np.int64]]:
-        """p-value and counts of a border between the facing parts of two clusters."""
-        of, clusters, none = self._of, self._parts[0], np.zeros(3, dtype=np.int64)
-        in_first, in_second = clusters == first, clusters == second
-        touch = neighbors[np.ix_(parts[in_first], parts[in_second])]
-        if not touch.any():
-            return 0.0, none
-        a, b = in_first.copy(), in_second.copy()
-        a[in_first], b[in_second] = touch.any(axis=1), touch.any(axis=0)
-        is_swapped = of.sizes[a].sum() < of.sizes[b].sum()
-        if is_swapped:
-            a, b = b, a
-        if of.sizes[b].sum() < 2:  # it has no function where it is tested
-            return 1.0, none
-        weights = np.where(b, of.sizes, 0.0) / of.sizes[b].sum()
-        weights -= np.where(a, of.sizes, 0.0) / of.sizes[a].sum()
-        rows = np.flatnonzero((a | b)[of.cells])
-        score, in_b = of.values[rows] @ weights, b[of.cells[rows]]
-        low, high = score[~in_b], score[in_b]
-        at_low, at_high = np.median(low), np.median(high)
+    def _halves(
+        self, scale: _Scale, a: NDArray[np.int64], b: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Samples (6,) of the halves of the three intervals, from some parts a of one cluster to some b of another one.
+
+        Zeros if the parts have no discriminant.
+        """
+        n_a, n_b = scale.sizes[a].sum(), scale.sizes[b].sum()
+        if n_a < n_b:
+            return self._halves(scale, b, a)[::-1]
+        none = np.zeros(6, dtype=np.int64)
+        if n_b < 2:  # it has no function where it is tested
+            return none
+        low, high = (np.sort(scale.scores(side, a, b)) for side in (a, b))
+        at_low, at_high = _median(low), _median(high)
         distance = at_high - at_low
         if distance <= self._rounding:
-            return 1.0, none
-        variance = (len(low) * low.var() + len(high) * high.var()) / max(1, len(score) - 2)
-        middle = 0.5 * (at_low + at_high) + variance / distance * np.log(len(low) / len(high))
+            return none
+        squares = sum(float(np.sum((side - side.mean()) ** 2)) for side in (low, high))
+        variance = squares / max(1.0, n_a + n_b - 2.0)
+        middle = 0.5 * (at_low + at_high) + variance / distance * np.log(n_a / n_b)
         middle = min(middle, at_high - 0.25 * distance)
         edges = middle + (at_high - middle) * _EDGES
-        if not self._steps:
-            halves = np.histogram(score, edges)[0]
-        else:
-            step = max(np.ptp(np.append(of @ weights, 0.0)) for of in self._steps)
-            halves = np.rint(np.diff(_samples_below(score, edges, step))).astype(np.int64)
-        left, center, right = halves.reshape(3, 2).sum(axis=1).tolist()
-        counts = np.array([right, center, left] if is_swapped else [left, center, right])
-        # a heavy tail is not log-concave and has no valley
-        if halves[2:4].min() >= min(halves[:2].max(), halves[4:].max()):
-            return 1.0, counts
-        return valley_p_value(left, center, right), counts
+        step = scale.longest_step(a, b)
+        below = _samples_below(low, edges, step) + _samples_below(high, edges, step)
+        return np.asarray(np.rint(below[1:] - below[:-1]), dtype=np.int64)
+
+
+def _median(ascending: NDArray[np.float64]) -> float:
+    return float(0.5 * (ascending[(len(ascending) - 1) // 2] + ascending[len(ascending) // 2]))
+
+
+def _counts(halves: NDArray[np.int64]) -> NDArray[np.int64]:
+    return halves[::2] + halves[1::2]
+
+
+def _p_value(halves: NDArray[np.int64]) -> float:
+    """p-value of a border; 1 for a heavy tail, which is not log-concave and has no valley."""
+    if halves[2:4].min() >= min(halves[:2].max(), halves[4:].max()):
+        return 1.0
+    return valley_p_value(*_counts(halves).tolist())
+
+
+def _is_bridge(halves: NDArray[np.int64], n_pairs: int) -> bool:
+    """Whether two of several pairs of facing parts have more samples at their border than half of what a border allows.
+
+    The hypothesis m_C² ≤ (ρ/2)² m_L m_R is rejected at the level divided by the number of pairs.
+    """
+    (left, center, right), depth = _counts(halves).tolist(), 0.5 * RULES.depth
+    if center**2 <= depth**2 * left * right:
+        return False
+    return valley_p_value(left, center, right, depth) >= 1.0 - RULES.level / n_pairs
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Scale:
+    """Parts of the clusters at one scale, of which each is a range of cells, with the samples in the order of the cells."""
+
+    functions: NDArray[np.float64]  # (n, q) mean of those of the cells of each part
+    first: NDArray[np.int64]  # (q + 1,) sample of each part
+    sizes: NDArray[np.int64]  # (q,)
+    clusters: NDArray[np.int64]  # (q,)
+    neighbors: NDArray[np.bool_]  # (q, q)
+    distances: NDArray[np.float64]  # (q, q) squared, of the means
+    steps: list[NDArray[np.float64]]  # of each view, changes (t, q) by one step of a column
+
+    def facing(self, first: int, second: int) -> NDArray[np.int64]:
+        """Pairs (m, 2) of neighbors among the parts of two clusters."""
+        own, others = (np.flatnonzero(self.clusters == cluster) for cluster in (first, second))
+        i, j = np.nonzero(self.neighbors[np.ix_(own, others)])
+        return np.stack([own[i], others[j]], axis=1)
+
+    def scores(
+        self, side: NDArray[np.int64], a: NDArray[np.int64], b: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Scores of the samples of some parts: the mean function of the parts b minus that of a."""
+        ranges = [self.functions[self.first[part] : self.first[part + 1]] for part in side]
+        rows = ranges[0] if len(ranges) == 1 else np.concatenate(ranges)
+        return self._difference(rows, a, b)
+
+    def longest_step(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+        """Largest change of the score by one step up in a column and one down in another, of one view; 0 without steps."""
+        changes = (self._difference(of, a, b) for of in self.steps)
+        return max((float(np.ptp(np.append(of, 0.0))) for of in changes), default=0.0)
+
+    def _difference(
+        self, of: NDArray[np.float64], a: NDArray[np.int64], b: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        if len(a) == len(b) == 1:
+            return np.asarray(of[:, b[0]] - of[:, a[0]])
+        of_a, of_b = self.sizes[a], self.sizes[b]
+        return np.asarray(of[:, b] @ (of_b / of_b.sum()) - of[:, a] @ (of_a / of_a.sum()))
+
+
+def _scale(
+    of: CellFunctions,
+    by_cell: NDArray[np.float64],
+    steps: Sequence[NDArray[np.float64]],
+    clusters: NDArray[np.int64],
+    parts: NDArray[np.int64],
+) -> _Scale:
+    """Parts (K,) of the cells at one scale, from the functions (n, K) of the samples in the order of the cells."""
+    starts = np.flatnonzero(np.diff(parts, prepend=-1))
+    sizes = np.add.reduceat(of.sizes, starts).astype(np.int64)
+
+    def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if len(starts) == len(parts):
+            return values
+        return np.asarray(np.add.reduceat(values * of.sizes, starts, axis=1) / sizes)
+
+    neighbors, distances = _facing(of, parts)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    own = [mean(changes) for changes in steps]
+    return _Scale(mean(by_cell), first, sizes, clusters[starts], neighbors, distances, own)
 
 
 def _samples_below(
-    score: NDArray[np.float64], edges: NDArray[np.float64], width: float
-) -> NDArray[np.float64]:
+    ascending: NDArray[np.float64], edges: NDArray[np.float64], width: float
+) -> NDArray[Any]:
     """Number of samples below each edge, each spread evenly over an interval of this width."""
-    shares = 0.5 + (edges[:, None] - score) / max(width, _ROUNDING * (edges[-1] - edges[0]))
+    if not width > _ROUNDING * (edges[-1] - edges[0]):
+        return np.searchsorted(ascending, edges)
+    shares = 0.5 + (edges[:, None] - ascending) / width
     return np.asarray(np.clip(shares, 0.0, 1.0).sum(axis=1))
 
 

@@ -84,6 +84,19 @@ def test_separate_normals_have_a_border(sizes: tuple[int, ...], separation: floa
         assert center < min(left, right) + 1 or valley_p_value(left, center, right) <= 0.05
 
 
+@pytest.mark.parametrize(("n_turns", "noise", "seed"), [(3, 0.2, 1), (3, 0.2, 2), (2, 0.4, 4)])
+def test_halves_of_a_helix_have_no_border_though_its_turns_lie_apart(
+    n_turns: int, noise: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(300, 900))
+    t = rng.random(n)
+    angle = 2 * np.pi * n_turns * t
+    helix = np.stack([np.cos(angle), np.sin(angle), 1.4 * n_turns * t], axis=1)
+    rows = helix @ rng.normal(size=(3, 12)) + noise * rng.normal(size=(n, 12))
+    assert largest_p_value(as_points(rows), (t > 0.5).astype(np.int64)) > 0.05
+
+
 def test_borders_are_symmetric_and_those_of_the_sides() -> None:
     points, labels = normals(0, (200, 150, 100, 50), 3.0, 4)
     found = borders(as_points(points), labels, 4)
