@@ -78,6 +78,7 @@ READ: dict[str, tuple[Any, Any]] = {
         (NAMELESS,),
     ),
     "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
+    "minus signs": beside(csv_of(A - 5).replace("-", "\u2212"), frame=A - 5),
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
 }  # fmt: skip
 
@@ -320,6 +321,16 @@ def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
     (tmp_path / "b.csv").write_text(csv_of(other, "eid"))
     sources = [tmp_path / "a.xlsx", tmp_path / "b.csv"]
     assert outcome(sources, {"a": frame, "b": other}, tmp_path / "s.zarr") == "right"
+
+
+def test_decimal_commas_of_text_in_a_sheet_are_told(tmp_path: Path) -> None:
+    """Beside cells that are numbers."""
+    pytest.importorskip("openpyxl")
+    A.assign(a1=A["a1"].map(lambda x: f"{x}".replace(".", ","))).to_excel(tmp_path / "a.xlsx")
+    found = outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.xlsx", "'a1'", "--decimal"), found), found
+    told = Source(tmp_path / "a.xlsx", decimal=",")
+    assert outcome([told], {"a": A}, tmp_path / "s.zarr") == "right"
 
 
 def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:

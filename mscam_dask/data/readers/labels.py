@@ -18,6 +18,7 @@ from mscam_dask.data.readers.roles import (
     id_strength,
     is_number,
     is_value,
+    number_of,
 )
 from mscam_dask.data.readers.tables import TableRows, parsed_labels
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
@@ -118,7 +119,7 @@ def _parsed(texts: Sequence[str]) -> list[Any]:
     known = [None if text.lower() in MISSING else text for text in texts]
     if not all(text is None or is_number(text) for text in known):
         return known
-    numbers = [None if text is None else float(text) for text in known]
+    numbers = [None if text is None else number_of(text) for text in known]
     if all(number is None or number.is_integer() for number in numbers):
         return [None if number is None else int(number) for number in numbers]
     return numbers

@@ -9,10 +9,11 @@ import zipfile
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
-from mscam_dask.data.readers.roles import Table
+from mscam_dask.data.readers.roles import Table, is_number
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError
@@ -131,7 +132,8 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             sheets = pd.read_excel(
                 source.file, sheet_name=None, header=None, dtype=object, na_filter=False
             )
-        cells = {name: sheet.iloc[source.skip :].map(_cell) for name, sheet in sheets.items()}
+        cell = partial(_cell_of_sheet, decimal=source.decimal or ".")
+        cells = {name: sheet.iloc[source.skip :].map(cell) for name, sheet in sheets.items()}
         filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
         is_one = len(filled) < 2
         wanted = [
@@ -151,6 +153,13 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         else _sheet_table(source, filled[name], f"{source.path}, sheet {name!r}", str(name))
         for name in wanted
     ]
+
+
+def _cell_of_sheet(value: object, *, decimal: str) -> str:
+    """A cell as text, with a point in text that is a number with this decimal mark."""
+    text = _cell(value)
+    is_comma = decimal != "." and isinstance(value, str) and is_number(text.strip(), decimal)
+    return text.replace(decimal, ".") if is_comma else text
 
 
 def _check_formulas(source: Source, names: Collection[str]) -> None:

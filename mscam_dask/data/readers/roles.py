@@ -24,6 +24,8 @@ MISSING = {
 }
 """Fields, in any case, that stand for a missing value."""
 
+_MINUS = "\u2212"  # of typeset tables
+
 TRUTH = {"true": "1", "false": "0"}
 """Numbers of truth values, which pandas and R write in any case."""
 
@@ -60,7 +62,12 @@ def is_number(text: str, decimal: str = ".") -> bool:
     """Return whether a field is a number in decimal notation."""
     if decimal != ".":
         text = "-" if "." in text else text.replace(decimal, ".")
-    return _NUMBER.fullmatch(text) is not None
+    return _NUMBER.fullmatch(text.replace(_MINUS, "-")) is not None
+
+
+def number_of(text: str, decimal: str = ".") -> float:
+    """Return the number of a field that is one."""
+    return float(text.replace(decimal, ".").replace(_MINUS, "-"))
 
 
 def is_value(text: str, decimal: str = ".") -> bool:

@@ -27,6 +27,7 @@ from mscam_dask.data.readers.roles import (
     id_columns,
     is_number,
     is_value,
+    number_of,
     told_ids,
 )
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
@@ -101,7 +102,7 @@ class TableRows:
             return found
         for row in known:
             if is_number(texts[row], self._decimal):
-                found[row] = float(texts[row].replace(self._decimal, "."))
+                found[row] = number_of(texts[row], self._decimal)
             else:
                 n_bad, first, text = self.bad.get(place, (0, start + row, texts[row]))
                 self.bad[place] = (n_bad + 1, first, text)
@@ -459,7 +460,7 @@ def parsed_labels(
         check_labels(texts, where)
     known = ["" if text.lower() in MISSING else text for text in texts]
     if all(map(is_number, filter(None, known))):
-        return np.array([float(text or "nan") for text in known])
+        return np.array([number_of(text) if text else np.nan for text in known])
     return np.array(known, dtype=np.str_)
 
 

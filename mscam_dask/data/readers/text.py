@@ -22,6 +22,7 @@ from mscam_dask.data.readers.roles import (
     id_strength,
     is_number,
     is_value,
+    number_of,
 )
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
@@ -473,7 +474,7 @@ def _are_rising(numbers: list[str], decimal: str) -> bool:
     """Return whether three or more numbers rise, as wavelengths, masses and times in a header do."""
     if len(numbers) < _NUMBERED or not all(is_number(number, decimal) for number in numbers):
         return False
-    values = [float(number.replace(decimal, ".")) for number in numbers]
+    values = [number_of(number, decimal) for number in numbers]
     return all(value < above for value, above in pairwise(values))
 
 
