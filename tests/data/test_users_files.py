@@ -353,6 +353,21 @@ def test_labels_by_row_below_a_name(tmp_path: Path, name: str, numbered: bool) -
     assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
 
 
+def test_labels_beside_whole_numbers_that_are_the_ids(tmp_path: Path) -> None:
+    """The values say which column has the ids, whatever its name and order."""
+    (tmp_path / "a.csv").write_text(csv_of(A.set_axis(NUMBERS), "eid"))
+    kinds = pd.Series([0, 1, 2] * 4, NUMBERS, name="kind")
+    for table_of_kinds in (
+        kinds.rename_axis("kk").reset_index(),
+        kinds.rename_axis("kk").reset_index().iloc[:, ::-1],
+    ):
+        table_of_kinds.iloc[ORDER].to_csv(tmp_path / "kinds.csv", index=False)
+        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv", overwrite=True)
+        labels = open_store(tmp_path / "s").labels
+        assert labels is not None
+        assert labels.tolist() == kinds.tolist()
+
+
 def test_labels_in_a_sheet_of_their_own(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     kinds = pd.DataFrame({"kind": [*"uvw" * 4]}, index=A.index)

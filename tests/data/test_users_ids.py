@@ -184,20 +184,28 @@ def test_a_first_column_that_counts_rows_is_no_feature(
         assert read(tmp_path, files, (first, second)) == "right"
 
 
-@pytest.mark.parametrize("numbers", [range(3, 15), [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]])
-@pytest.mark.parametrize("other", ["kennung", "patient_id"])
-@pytest.mark.parametrize("both", [False, True])
-def test_row_numbers_left_by_a_filter_are_no_ids_beside_others(
-    tmp_path: Path, numbers: Any, other: str, both: bool
+@pytest.mark.parametrize(
+    ("heading", "numbers"),
+    [
+        ("n", range(1, 13)),
+        ("", range(3, 15)),
+        ("", [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]),
+    ],
+)
+@pytest.mark.parametrize("other", ["kennung", "patient_id", "nhc"])
+def test_row_numbers_are_no_ids_beside_whole_numbers_that_another_file_has(
+    tmp_path: Path, heading: str, numbers: Any, other: str
 ) -> None:
-    """The ids are whole numbers under a name that tells nothing; another file has them too."""
+    """Names tell nothing; row numbers are in the order of each file, or what a filter left of them."""
     first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS).iloc[ORDER]
-    numbered = [
-        csv_of(frame.rename_axis("kennung").reset_index().set_axis(numbers), "")
-        for frame in (first, second)
+    rows_of = [
+        frame.rename_axis(name).reset_index().set_axis(numbers)
+        for name, frame in (("kennung", first), (other, second))
     ]
-    files = {"a.csv": numbered[0], "b.csv": numbered[1] if both else csv_of(second, other)}
-    assert read(tmp_path, files, (first, second)) == "right"
+    numbered = [csv_of(rows, heading) for rows in rows_of]
+    for text in (csv_of(second, other), *([numbered[1]] if other != "nhc" or heading else [])):
+        files = {"a.csv": numbered[0], "b.csv": text}
+        assert read(tmp_path, files, (first, second)) == "right"
 
 
 def test_a_column_behind_ids_without_a_name_is_told_to_be_a_feature(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def labels_of_file(
 
     Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
     """
-    labels, ids = read_labels(file, may_be_missing=may_be_missing)
+    labels, ids = read_labels(file, sample_ids, may_be_missing=may_be_missing)
     notes: tuple[str, ...] = ()
     if ids is None and labels.shape == (n_samples + 1,):
         counts = Counter(labels[1:].tolist())

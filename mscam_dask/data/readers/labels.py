@@ -14,6 +14,7 @@ from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import (
     MISSING,
     Table,
+    are_unique,
     id_columns,
     id_strength,
     is_number,
@@ -26,12 +27,12 @@ from mscam_dask.errors import DataError
 
 
 def read_labels(
-    file: Path, *, may_be_missing: bool = False
+    file: Path, sample_ids: Sequence[str] | None = None, *, may_be_missing: bool = False
 ) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
 
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
-    "T cell" is one label. Returns one label for each row (missing ones are NaN or empty text, if they may be missing),
+    "T cell" is one label. The column that has most of its values from `sample_ids` has the ids. Returns one label for each row (missing ones are NaN or empty text, if they may be missing),
     and the ids of the rows where the table has them.
     """
     if file.suffix == ".npy":
@@ -42,17 +43,24 @@ def read_labels(
     if len(columns) == 1:
         return parsed_labels(columns[0], str(file), may_be_missing=may_be_missing), None
     usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
-    (ids,) = id_columns([(table, dict(enumerate(columns)))])
-    free = [place for place in places if ids is None or place != ids.position]
+    known = {*(sample_ids or ())}
+    keys = [place for place in places if are_unique(columns[place])]
+    of_samples = [p for p in keys if 2 * sum(map(known.__contains__, columns[p])) > len(columns[p])]
+    if len(of_samples) == 1:
+        (position,) = of_samples
+    else:
+        (ids,) = id_columns([(table, dict(enumerate(columns)))])
+        position = -1 if ids is None else ids.position
+    free = [place for place in places if place != position]
     labels = free if len(free) == 1 else usual
-    if ids is None or len(labels) != 1:
+    if position < 0 or len(labels) != 1:
         raise DataError(
             f"{file} has {len(columns)} columns, {list(table.columns[:6])}; a label file has one label "
             "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
             "such as id,label. To take a column of a data file, give its name as labels."
         )
     values = parsed_labels(columns[labels[0]], str(file), may_be_missing=may_be_missing)
-    return values, tuple(columns[ids.position])
+    return values, tuple(columns[position])
 
 
 def _texts(file: Path) -> tuple[Table, list[list[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -153,11 +153,6 @@ class Table:
         return (
             self.has_header and _OF_ROW_NUMBERS.fullmatch(re.sub(r"[\W_]+", "", name)) is not None
         )
-
-    def leading(self, positions: Iterable[int]) -> tuple[int, ...]:
-        """The first of some columns, and the next behind one that may number the rows."""
-        first, *others = (*sorted(positions), len(self.columns))
-        return (first, others[0]) if others and self.may_number_rows(first) else (first,)
 
     def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """Names of columns, None without a header."""
@@ -308,28 +303,34 @@ def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
     return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
 
 
+def numbers_rows(table: Table, place: int, texts: Sequence[str]) -> bool:
+    """Return whether a column has nothing but numbers of rows, by its name, or as its name does not say otherwise."""
+    if table.may_number_rows(place):
+        return are_whole(texts)
+    return not table.strength(place) and are_counted(texts, in_order=False)
+
+
 def _shared(
     tables: Sequence[Candidates], unique: Sequence[Mapping[int, Sequence[str]]]
 ) -> dict[int, IdColumn]:
     """Columns that several tables share by name and values, or by place and values."""
     holders: dict[str | None, list[tuple[int, int]]] = defaultdict(list)  # None: the first columns
     for index, ((table, may_be), columns) in enumerate(zip(tables, unique, strict=True)):
+        first, *others = sorted(may_be) or [0]
+        is_counted = first in may_be and numbers_rows(table, first, may_be[first])
+        leading = (first, *others[: 1 if is_counted else 0])
         for position, texts in columns.items() if told_ids(table) is None else ():
             stands_out = not (are_whole(texts) and table.has_many_keys)
             name = table.name(position)
             if name is not None and (stands_out or table.strength(position)):
                 holders[name].append((index, position))
-            if position in table.leading(may_be) and stands_out:
+            if position in leading and stands_out:
                 holders[None].append((index, position))
 
     def rank(name: str | None) -> tuple[bool, int, bool, int, int]:
         held = [(*tables[index], place) for index, place in holders[name]]
         strength = min(table.strength(place) for table, _, place in held)
-        number_rows = all(
-            (table.may_number_rows(place) and are_whole(texts[place]))
-            or (not strength and are_counted(texts[place], in_order=False))
-            for table, texts, place in held
-        )
+        number_rows = all(numbers_rows(table, place, texts[place]) for table, texts, place in held)
         first = min(place for _, _, place in held)
         return (
             not number_rows,
@@ -342,6 +343,7 @@ def _shared(
     found: dict[int, IdColumn] = {}
     for name in sorted(holders, key=rank, reverse=True):
         free = [(index, place) for index, place in holders[name] if index not in found]
+        free.sort(key=lambda one: numbers_rows(tables[one[0]][0], one[1], unique[one[0]][one[1]]))
         values = [{_plain(text) for text in unique[index][place]} for index, place in free]
         for (index, place), own in zip(free, values, strict=True):
             alike = [

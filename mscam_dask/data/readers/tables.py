@@ -28,6 +28,7 @@ from mscam_dask.data.readers.roles import (
     is_number,
     is_value,
     number_of,
+    numbers_rows,
     told_ids,
 )
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
@@ -148,8 +149,7 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
         if (table.strength(place) and table.is_whole(place))
         or (table.strength(place) == CERTAIN and (place == free[0] or table.columns[place]))
         or (
-            (place in table.leading(free) or table.columns[place].lower() in elsewhere)
-            and table.is_key(place)
+            (place in free[:2] or table.columns[place].lower() in elsewhere) and table.is_key(place)
         )
         or (place == 1 and table.is_key(1) and table.head_of(1) == table.head_of(0))  # FID, IID
     ]
@@ -204,7 +204,12 @@ def _on_rows(
         ):
             left_out[place] = "ids too"
         elif strength or (
-            ids is not None and place in table.leading(rows.texts) and differ and are_whole(texts)
+            ids is not None
+            and place == ids.position + 1
+            and numbers_rows(table, ids.position, rows.texts[ids.position])
+            and not table.has_many_keys
+            and differ
+            and are_whole(texts)
         ):
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
