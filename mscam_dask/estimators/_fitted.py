@@ -157,19 +157,23 @@ class FittedAttributes:
 # warnings ----------------------------------------------------------------------------------------
 
 
-def warn_of_data(issues: Iterable[DataIssue], *, stacklevel: int) -> None:
+# The caller of `fit`.
+_STACK_LEVEL = 3
+
+
+def warn_of_data(issues: Iterable[DataIssue]) -> None:
     """Warn before a fit when few samples link the views, and of features that may be labels."""
     for issue in issues:
         if issue.kind in ("few shared samples", "label columns"):
-            warnings.warn(issue.message, DataWarning, stacklevel=stacklevel + 1)
+            warnings.warn(issue.message, DataWarning, stacklevel=_STACK_LEVEL)
 
 
 def warn_of_result(
-    solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool, stacklevel: int
+    solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool
 ) -> None:
     """Warn after a fit whose clusters may depend on chance, or that the data do not support."""
     for message, kind in _found(solution, issues, views_selected=views_selected):
-        warnings.warn(message, kind, stacklevel=stacklevel + 1)
+        warnings.warn(message, kind, stacklevel=_STACK_LEVEL)
 
 
 def _found(

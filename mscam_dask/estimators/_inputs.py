@@ -266,7 +266,7 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
             f"{name} has shape {array.shape}; allowed is one value for each of the {data.n_samples} samples."
         )
     ids = data.sample_ids
-    if ids is None or index is None or callable(index):
+    if ids is None or index is None or not is_instance_of(index, "pandas", "Index"):
         return array
     places = {str(value): place for place, value in enumerate(index)}
     missing = [one for one in ids if one not in places]

@@ -349,7 +349,7 @@ class MSCAM(
                 of_batches = fit_batches(X, data, batches, n_clusters, executor)
                 data = of_batches.correct(data)
                 report = dataclasses.replace(report, digests=check(data).digests)
-            warn_of_data(report.issues, stacklevel=3)
+            warn_of_data(report.issues)
             labels, known = None, None
             if init_labels is not None:
                 check_is_fixed(tried, choices)
@@ -383,7 +383,7 @@ class MSCAM(
             }
             self._training_digests = report.digests
             is_selected = self.exclude_views is None
-            warn_of_result(solution, issues, views_selected=is_selected, stacklevel=3)
+            warn_of_result(solution, issues, views_selected=is_selected)
         return self
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:

@@ -120,7 +120,6 @@ def test_eigenvectors_that_did_not_converge_are_told() -> None:
             dataclasses.replace(solution, history=tuple(rough)),
             (),
             views_selected=True,
-            stacklevel=1,
         )
 
 
