@@ -77,6 +77,15 @@ def test_numbers_without_a_name_are_ids_where_a_file_has_no_others(tmp_path: Pat
     assert read(tmp_path, files, (first, second)) == "right"
 
 
+def test_numbers_without_a_name_are_ids_beside_a_measured_whole_number(tmp_path: Path) -> None:
+    """The other file has them too, beside names of its own."""
+    first = A.assign(platelets=range(900, 660, -20))[["platelets", *A]].set_axis(NUMBERS)
+    second = B.set_axis(NUMBERS).iloc[ORDER]
+    named = second.assign(name=[f"N{row}" for row in range(12)])[["name", *B]]
+    files = {"a.csv": csv_of(first, ""), "b.csv": csv_of(named, "")}
+    assert read(tmp_path, files, (first, second)) == "right"
+
+
 def test_whole_numbers_without_a_name_are_ids_beside_ranks(tmp_path: Path) -> None:
     """A column that counts the samples in an order of its own in each file is a feature."""
     frames = (

@@ -32,8 +32,8 @@ def read_labels(
     """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
 
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
-    "T cell" is one label. The column that has most of its values from `sample_ids` has the ids. Returns one label for each row (missing ones are NaN or empty text, if they may be missing),
-    and the ids of the rows where the table has them.
+    "T cell" is one label. The column that has most of its values from `sample_ids` has the ids. Returns one label for
+    each row (missing ones are NaN or empty text, if they may be missing), and the ids of the rows where the table has them.
     """
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):

@@ -287,11 +287,13 @@ def _unique(
 
 def _has_only_numbers(one: Candidates, unique: Mapping[int, Sequence[str]]) -> bool:
     """Return whether whole numbers without a name, which do not count the rows, are all that may be ids."""
-    return bool(unique) and all(
-        one[0].may_number_rows(place)
-        and are_whole(texts)
-        and not are_counted(texts, in_order=False)
-        for place, texts in unique.items()
+    table, _ = one
+    may_be = [place for place in unique if table.strength(place) or not are_whole(unique[place])]
+    return bool(may_be) and all(
+        table.may_number_rows(place)
+        and are_whole(unique[place])
+        and not are_counted(unique[place], in_order=False)
+        for place in may_be
     )
 
 

@@ -151,7 +151,6 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
         or (
             (place in free[:2] or table.columns[place].lower() in elsewhere) and table.is_key(place)
         )
-        or (place == 1 and table.is_key(1) and table.head_of(1) == table.head_of(0))  # FID, IID
     ]
     numbers = [place for place in places if place not in only_text]
     return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
