@@ -85,23 +85,22 @@ def finalize(
 ) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
 
-    The partition graph is rebuilt from the best partition, or from another one with better borders. With known
-    labels it is the best partition, with known samples in the cluster of their class. Samples of one group in `equal`
-    (n,), −1 for those of none, get one label.
+    The partition graph is rebuilt from the best partition, or from another one with better borders unless known labels
+    chose it. Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of
+    none, get one label.
     """
     stage, other = session.stage("final"), None
-    known, n_clusters = context.prepared.order.known, context.parameters.n_clusters
+    n_clusters = context.parameters.n_clusters
     final, score = _reached(stage, state, context), state.best.partition_score
     if final is not None:
         labels, score = final.labels, final.partition_score
     else:
-        labels = state.best.labels
-        if known is not None:
-            labels = stage.submit(with_known, labels, known, n_clusters)
-        labels = stage.submit(canonical_labels, labels)
+        labels = _with_known(stage, state.best.labels, context)
     borders = submit_borders(stage, labels, context)
-    if known is None:
+    if context.prepared.order.known is None:
         other = choose_partition(stage, state.graph, labels, score, borders, context)
+        if other is not None and context.known is not None:
+            other = _with_known(stage.sub("other"), other, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     else:
@@ -119,6 +118,13 @@ def finalize(
             final = _from_partition(one, labels, status, context, final.learned_graph)
     directory = session.results_directory
     return _solution(stage, final, context, directory, state.history, state.refined)
+
+
+def _with_known(stage: Stage, labels: Handle, context: FitContext) -> Handle:
+    """Submit a partition in canonical order, with known samples in the cluster of their class."""
+    if context.known is not None:
+        labels = stage.submit(with_known, labels, context.known, context.parameters.n_clusters)
+    return stage.submit(canonical_labels, labels)
 
 
 def trivial_solution(
@@ -139,7 +145,8 @@ def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph
     (score,) = stage.value(context.prepared.scores(stage, [labels]))
     if is_worse(score, state.best.partition_score, tie):
         return None
-    if order.known is not None and stage.value(stage.submit(n_missed, labels, order.known)):
+    known = context.known
+    if known is not None and stage.value(stage.submit(n_missed, labels, known)):
         return None
     return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
 

@@ -142,7 +142,7 @@ def _initialize(
     began = time.perf_counter()
     start, settings, chosen = select(precomputed, search, session)
     seconds, parameters = time.perf_counter() - began, start.parameters
-    learns = precomputed.known is not None and len(start.prepared.names) == 1
+    learns = start.prepared.order.known is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
         can_use_view_graphs(start) or (learns and start.spectrum is not None)
     )
@@ -164,6 +164,7 @@ def _initialize(
         refines=refines,
         view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
+        known=precomputed.known,
     )
     constants = parameters.constants
     control = RankControl(
@@ -202,6 +203,7 @@ def _resume(
         counted=session.checkpoints.counted,
         view_graphs=view_graphs,
         from_previous_fit=search.init_labels is not None,
+        known=precomputed.known,
     )
     return session.checkpoints.restore(session.stage("saved"), saved), context
 

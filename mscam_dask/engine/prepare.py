@@ -17,6 +17,7 @@ from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.scores import Scorer, compared_views
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.solvers.known_labels import are_enough
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Parameters, Scale
@@ -153,7 +154,7 @@ def prepare_views(
             for index, settings, name in zip(active, chosen, names, strict=True)
         ]
     known = None
-    if precomputed.known is not None:
+    if precomputed.known is not None and are_enough(precomputed.known, parameters.n_clusters):
         known = stage.submit(np.asarray, precomputed.known, kind="known_labels")
     ordered, candidates = ordered_candidates(stage, views, ranges, parameters, known)
     return Prepared(

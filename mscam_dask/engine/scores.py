@@ -22,7 +22,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
 from mscam_dask.solvers.borders import Points, column_steps
-from mscam_dask.solvers.known_labels import are_enough, n_missed
+from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -269,10 +269,9 @@ def partition_scores(
     partitions: list[NDArray[np.int64]],
     known: NDArray[np.int64] | None,
 ) -> list[PartitionScore]:
-    """Score of each partition by all views, and the known samples that it misses if these are enough to tell."""
+    """Score of each partition by all views, and the known samples that it misses."""
     by_view = (scores for group in groups for scores in group)
-    counted = known if known is not None and are_enough(known) else None
     return [
-        PartitionScore(scores, 0 if counted is None else n_missed(labels, counted))
+        PartitionScore(scores, 0 if known is None else n_missed(labels, known))
         for scores, labels in zip(zip(*by_view, strict=True), partitions, strict=True)
     ]

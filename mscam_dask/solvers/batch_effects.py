@@ -20,6 +20,7 @@ from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
 from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
+from mscam_dask.types.rules import RULES
 
 MAX_SCORES = 64
 """Principal scores of each view, at most."""
@@ -83,7 +84,8 @@ def batch_cells(
 ) -> BatchCells:
     """Cells and offsets with the least residual squares; no offsets unless they are worth log n_b each (BIC).
 
-    Scores (m, q) are NaN for absent samples.
+    The offset of a batch can always put one of its cells on one of another batch. The cell that this spares splits
+    another one, which needs none; offsets have to be worth that too. Scores (m, q) are NaN for absent samples.
     """
     absent = np.isnan(scores)
     filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)
@@ -100,9 +102,31 @@ def batch_cells(
         fits.append(_iterated(filled, absent, batches, first, offsets))
     best = min(fits, key=lambda fit: fit.squares)
     cost = filled.shape[1] * np.log(np.sort(sizes[sizes > 0])[:-1]).sum()
+    cost += _worth_of_splits(without, best, filled, absent, batches)
     if without.squares <= best.squares + cost:
         return without
     return best
+
+
+def _worth_of_splits(
+    without: BatchCells,
+    best: BatchCells,
+    rows: NDArray[np.float64],
+    absent: NDArray[np.bool_],
+    batches: NDArray[np.int64],
+) -> float:
+    """Squares that one spare cell for each offset saves, if it cuts normal samples without structure in two at their mean.
+
+    Only cells of one batch alone can be spared. A pair of the largest cells of the fit with offsets is what was cut.
+    """
+    counts = _counts(without.cells, batches, len(without.means), int(batches.max()) + 1)
+    sizes = counts.sum(axis=1)
+    n_alone = sizes[counts.max(axis=1) >= (1.0 - RULES.level) * sizes].sum()
+    n_offsets = np.count_nonzero(counts.sum(axis=0)) - 1
+    n_cut = np.sort(np.bincount(best.cells))[::-1][: 2 * n_offsets].sum()
+    residuals = np.where(absent, 0.0, rows - without.means[without.cells])
+    variance = np.linalg.eigvalsh(residuals.T @ residuals / len(residuals))[-1]
+    return float(2.0 / np.pi * variance * min(n_alone, n_cut))
 
 
 def fit_new_batch(scores: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.int64]:

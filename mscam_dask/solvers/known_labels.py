@@ -35,10 +35,10 @@ def n_missed(labels: NDArray[np.int64], known: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(clusters[known[rows]] != labels[rows]))
 
 
-def are_enough(known: NDArray[np.int64]) -> bool:
-    """Whether known samples can tell partitions apart: more are left over than the one of each class that the match uses."""
+def are_enough(known: NDArray[np.int64], n_clusters: int) -> bool:
+    """Whether known samples can tell partitions apart: those beyond one of each class, which the match uses, are more than the clusters."""
     n_classes = int(known.max()) + 1
-    return int(np.count_nonzero(known >= 0)) - n_classes > n_classes
+    return int(np.count_nonzero(known >= 0)) - n_classes > n_clusters
 
 
 def with_known(

@@ -69,6 +69,13 @@ def test_views_without_effects_are_not_changed() -> None:
     assert model.cross_view_information_ == plain.cross_view_information_
 
 
+def test_clusters_that_are_each_in_one_batch_stay() -> None:
+    for offset in (0.0, 6.0):
+        views, labels, batches = draw([[1.0, 0.0], [0.0, 1.0]] * 2, offset=offset)
+        model = MSCAM(4).fit(views, batches=batches)
+        assert adjusted_rand_score(labels, model.labels_) == 1.0
+
+
 @pytest.mark.parametrize("held", ["sparse", "incomplete", "float32"])
 def test_other_kinds_of_views(held: str) -> None:
     views, labels, batches = draw(BALANCED)

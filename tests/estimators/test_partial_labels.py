@@ -92,6 +92,17 @@ def test_known_labels_hold() -> None:
     assert_array_equal(fit(views, known, y=labels).labels_, model.labels_)  # no other label enters
 
 
+def test_few_known_labels_move_their_own_samples_alone() -> None:
+    views, labels, _ = draw()
+    known = np.full(N, -1)
+    for one in range(C):  # two of each class: no more than the match of classes and clusters uses
+        known[np.flatnonzero(labels == one)[:2]] = one
+    plain, model = fit(views, None), fit(views, known)
+    others = known < 0
+    assert adjusted_rand_score(plain.labels_[others], model.labels_[others]) == 1.0
+    assert_kept(model.labels_, known)
+
+
 def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     views, _, known = draw()
     expected = fit(views, known, **FIXED).labels_
