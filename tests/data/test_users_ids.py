@@ -238,3 +238,38 @@ def test_decimals_under_a_name_of_ids_are_ids(tmp_path: Path) -> None:
     for name in ("", "sample_id"):
         files = {"a.csv": csv_of(first, name), "b.csv": csv_of(second, name)}
         assert read(tmp_path, files, (first, second)) == "right"
+
+
+def test_decimals_are_features_beside_ids_and_behind_other_features(tmp_path: Path) -> None:
+    """A photoionization detector is called PID, as a column of ids may be; --id-column takes it."""
+    measured = A.set_axis(["a0", "PID", "person", "a3"], axis=1)
+    for frame in (measured, measured.round(0) + 0.5):
+        files = {"a.csv": frame.to_csv(index=False)}
+        assert read(tmp_path, files, (frame.reset_index(drop=True),)) == "right"
+        notes = ingest(tmp_path / "a.csv", tmp_path / "s", overwrite=True).notes
+        assert any("'PID' taken as a feature" in note for note in notes)
+    beside = A.rename_axis("kennung").reset_index().set_axis(A["a1"])
+    (tmp_path / "a.csv").write_text(csv_of(beside, ""))
+    ingest(tmp_path / "a.csv", tmp_path / "s", overwrite=True)
+    assert open_store(tmp_path / "s").sample_ids == tuple(A.index)
+
+
+def test_decimals_that_files_share_under_a_name_of_ids_are_ids(tmp_path: Path) -> None:
+    ids = [f"{row // 3}.{row % 3 + 1}" for row in range(12)]
+    first, second = A.set_axis(ids), B.set_axis(ids).iloc[ORDER]
+    files = {
+        name: frame.assign(sample_id=frame.index).iloc[:, [0, -1, *range(1, frame.shape[1])]]
+        for name, frame in (("a.csv", first), ("b.csv", second))
+    }
+    texts = {name: frame.to_csv(index=False) for name, frame in files.items()}
+    assert read(tmp_path, texts, (first, second)) == "right"
+
+
+def test_whole_numbers_of_features_behind_row_numbers_are_no_ids(tmp_path: Path) -> None:
+    """Unlike ages and sizes that are the same by half; files of unequal length are joined by their row numbers."""
+    first = A.reset_index(drop=True).assign(a0=[34, 45, 23, 67, 88, 12, 55, 41, 39, 77, 29, 60])
+    second = B.assign(b0=[35, 45, 24, 67, 88, 12, 55, 42, 39, 77, 30, 61]).reset_index(drop=True)
+    files = {"a.csv": csv_of(first, ""), "b.csv": csv_of(second, "")}
+    assert read(tmp_path, files, (first, second)) == "right"
+    files["b.csv"] = csv_of(second.iloc[:10], "")
+    assert read(tmp_path, files, (first[:10], second[:10]), join="inner") == "right"

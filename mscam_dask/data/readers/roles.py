@@ -105,6 +105,12 @@ def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
     )
 
 
+def are_decimals(texts: Sequence[str], decimal: str = ".") -> bool:
+    """Return whether all that are known are numbers, and some are not whole."""
+    known = [text for text in texts if text.lower() not in MISSING]
+    return all(is_number(text, decimal) for text in known) and not are_whole(known)
+
+
 def are_unique(texts: Sequence[str]) -> bool:
     """Return whether no text is missing or repeated."""
     return len(set(texts)) == len(texts) and not any(text.lower() in MISSING for text in set(texts))
@@ -246,6 +252,7 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     if (
         len(numbers) == len(found)
         and len({*map(tuple, numbers)}) > 1
+        and len({*map(len, numbers)}) == 1
         and all(map(are_counted, numbers))
     ):
         return [None] * len(found)  # row i, counted from 0 and from 1
@@ -274,7 +281,11 @@ def _unique(
     """Columns of unique texts; row numbers only if no other column has ids, or another table may have the same."""
     found = {place: fields for place, fields in texts.items() if are_unique(fields)}
     nameless = {p for p in found if table.may_number_rows(p) and are_whole(found[p])}
-    others = [p for p in found if p > 0 and p not in nameless]
+    others = [
+        p
+        for p in found
+        if p > 0 and p not in nameless and not are_decimals(found[p], table.decimal)
+    ]
     if may_share_numbers:
         nameless = {place for place in nameless if are_counted(found[place], in_order=False)}
     counted = {place for place in {0} & found.keys() if are_counted(found[place])}
@@ -315,7 +326,11 @@ def numbers_rows(table: Table, place: int, texts: Sequence[str]) -> bool:
 def _shared(
     tables: Sequence[Candidates], unique: Sequence[Mapping[int, Sequence[str]]]
 ) -> dict[int, IdColumn]:
-    """Columns that several tables share by name and values, or by place and values."""
+    """Columns that several tables share by name and values, or by place and values.
+
+    Half of the values are enough, but not for a second column under names that differ, where small numbers of a
+    feature may be the same by chance.
+    """
     holders: dict[str | None, list[tuple[int, int]]] = defaultdict(list)  # None: the first columns
     for index, ((table, may_be), columns) in enumerate(zip(tables, unique, strict=True)):
         first, *others = sorted(may_be) or [0]
@@ -347,14 +362,17 @@ def _shared(
         free = [(index, place) for index, place in holders[name] if index not in found]
         free.sort(key=lambda one: numbers_rows(tables[one[0]][0], one[1], unique[one[0]][one[1]]))
         values = [{_plain(text) for text in unique[index][place]} for index, place in free]
-        for (index, place), own in zip(free, values, strict=True):
+        second = {one for one in free if name is None and one[1] > min(tables[one[0]][1])}
+        for one, own in zip(free, values, strict=True):
             alike = [
-                other
-                for (other, _), others in zip(free, values, strict=True)
-                if other != index and 2 * len(own & others) >= min(len(own), len(others))
+                other[0]
+                for other, others in zip(free, values, strict=True)
+                if other[0] != one[0]
+                and len(own & others)
+                >= (1 if second & {one, other} else 0.5) * min(len(own), len(others))
             ]
-            if alike and index not in found:
-                found[index] = IdColumn(place, f"as in {tables[alike[0]][0].where}")
+            if alike and one[0] not in found:
+                found[one[0]] = IdColumn(one[1], f"as in {tables[alike[0]][0].where}")
     return found
 
 
@@ -371,6 +389,7 @@ def _id_column(
 ) -> IdColumn | None:
     """The column of the sample ids of one table; the first column of another may have the same name."""
     strength, first = table.strength, min(may_be, default=0)
+    decimals = {p for p, texts in may_be.items() if are_decimals(texts, table.decimal)}
     names = [
         place
         for place, texts in unique.items()
@@ -379,14 +398,19 @@ def _id_column(
     named = [
         place
         for place, texts in unique.items()
-        if strength(place) == CERTAIN
+        if (strength(place) == CERTAIN and place not in decimals)
         or (strength(place) and (place in names or (are_whole(texts) and len(texts) >= _FEW)))
     ]
     if named:
         return IdColumn(min(named, key=lambda p: (-strength(p), p)), "by its name")
     if names:
         return IdColumn(min(names), "text that differs in every row")
-    for place, texts in may_be.items():  # repeated or missing ids, which are refused
+    for (
+        place,
+        texts,
+    ) in may_be.items():  # decimals in front; repeated or missing ids, which are refused
+        if place > 0 and place in decimals:
+            continue
         known = [text for text in texts if text.lower() not in MISSING]
         is_text = place == 0 and are_names(known, with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)

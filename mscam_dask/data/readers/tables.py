@@ -21,6 +21,7 @@ from mscam_dask.data.readers.roles import (
     IdColumn,
     Table,
     are_counted,
+    are_decimals,
     are_names,
     are_unique,
     are_whole,
@@ -199,7 +200,9 @@ def _on_rows(
         if sum(signs) > 1 and differ and are_whole(texts):
             left_out[place] = _ROW_NUMBERS
         elif ids is not None and (
-            strength > 1 or texts == rows.texts[ids.position] or (differ and are_names(texts))
+            (strength > 1 and not are_decimals(texts, table.decimal))
+            or texts == rows.texts[ids.position]
+            or (differ and are_names(texts))
         ):
             left_out[place] = "ids too"
         elif strength or (

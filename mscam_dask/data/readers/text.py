@@ -33,7 +33,7 @@ _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
 # Blocks of rows that fit into a cache are read fastest.
 _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
-_RISING = 8  # numbers of a sample that hardly rise by chance
+_RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN, _SHOWN_CHARS = 5, 60  # fields, and characters of each
 _MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
@@ -417,9 +417,7 @@ def _has_header(
     # whole numbers that differ, which are years, sizes or positions above others
     differ = are_whole(digits) and 1 < len(set(digits)) == len(digits)
     are_odd = differ and not are_whole(below)
-    rises = _are_rising(digits, decimal) and not any(
-        _are_rising(row[-len(digits) :], decimal) for row in body[:_NUMBERED]
-    )
+    stands_out = _stand_out(digits, [row[-len(digits) :] for row in body], decimal)
     is_named = has_ids and (is_named or (below_lead != "" and is_value(below_lead, decimal)))
     if lead == "" and (are_digits or is_text(below_lead)):
         has_header = are_counted or is_text(below_lead) or are_others
@@ -436,7 +434,7 @@ def _has_header(
         from_0 = may_count and int(digits[0]) == 0
         has_header = may_count and are_others and (from_0 or has_ids)
         is_unclear = may_count and not has_header and (are_others or from_0)
-        is_unclear |= rises and not has_header and len(digits) >= _RISING
+        is_unclear |= stands_out and not has_header and len(digits) >= _RISING
     if is_unclear:
         raise DataError(
             f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
@@ -449,7 +447,7 @@ def _has_header(
         doubt = id_strength(lead) < CERTAIN and lead.lower() not in _FIRST_NAMES
         taken = f"the names of columns (--no-header if it is a {what})"
     else:
-        doubt = has_ids or are_odd or (rises and not are_digits)
+        doubt = has_ids or are_odd or (stands_out and not are_digits)
         taken = f"the first {what} (--header if it names the columns)"
     return has_header, _taken(where, first, taken) if doubt else ""
 
@@ -457,21 +455,45 @@ def _has_header(
 def _is_like(
     first: list[str], body: list[list[str]], is_text: Callable[[str], bool], decimal: str
 ) -> bool:
-    """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured."""
+    """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured.
+
+    Text that names labels or ids, or that is new above a column of labels, is a header.
+    """
     below = [*zip(*body, strict=True)] or [()] * len(first)
-    of_numbers = [
-        name for name, own in zip(first, below, strict=True) if not any(map(is_text, own))
-    ]
-    numbers = [name for name in of_numbers if is_number(name, decimal)]
+    columns = [(name, own, any(map(is_text, own))) for name, own in zip(first, below, strict=True)]
+    if any(
+        name.lower() in LABEL_COLUMNS
+        or id_strength(name)
+        or (has_text and 2 * len({*own}) <= len(own))
+        for name, own, has_text in columns
+        if is_text(name) and name not in own
+    ):
+        return False
+    of_numbers = [name for name, _, has_text in columns if not has_text]
     n_texts = sum(map(is_text, of_numbers))
-    if n_texts == 0 and any(map(tuple.__contains__, below[1:], first[1:])):
+    if n_texts == 0 and any(is_text(name) and name in own for name, own, _ in columns[1:]):
         return True
-    are_measured = not are_whole(numbers) and not _are_rising(numbers, decimal)
+    places = [
+        place
+        for place, (name, _, has_text) in enumerate(columns)
+        if is_number(name, decimal) and not has_text
+    ]
+    numbers, *rows = [[row[place] for place in places] for row in (first, *body)]
+    are_measured = not are_whole(numbers) and not _stand_out(numbers, rows, decimal)
     return are_measured and n_texts < len(numbers)
 
 
+def _stand_out(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
+    """Return whether numbers rise or fall, as wavelengths, masses and times in a header do, but not those below."""
+    return any(
+        _are_rising(numbers[::step], decimal)
+        and not any(_are_rising(row[::step], decimal) for row in rows[:_NUMBERED])
+        for step in (1, -1)
+    )
+
+
 def _are_rising(numbers: list[str], decimal: str) -> bool:
-    """Return whether three or more numbers rise, as wavelengths, masses and times in a header do."""
+    """Return whether three or more numbers rise."""
     if len(numbers) < _NUMBERED or not all(is_number(number, decimal) for number in numbers):
         return False
     values = [number_of(number, decimal) for number in numbers]
