@@ -373,6 +373,15 @@ def test_labels_by_row_below_a_name(tmp_path: Path, name: str, numbered: bool) -
     assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
 
 
+def test_labels_of_numbered_patients_are_not_taken_by_row(tmp_path: Path) -> None:
+    """P07 is 7, not the seventh row."""
+    (tmp_path / "a.csv").write_text(csv_of(A.iloc[ORDER]))
+    kinds = pd.Series([*"uvw" * 4], pd.RangeIndex(1, 13, name="patient"), name="kind")
+    kinds.to_csv(tmp_path / "kinds.csv")
+    with raises(DataError, "written in two ways", "prefix"):
+        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+
+
 def test_labels_beside_whole_numbers_that_are_the_ids(tmp_path: Path) -> None:
     """The values say which column has the ids, whatever its name and order."""
     (tmp_path / "a.csv").write_text(csv_of(A.set_axis(NUMBERS), "eid"))

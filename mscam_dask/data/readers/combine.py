@@ -261,8 +261,7 @@ def labels_of_file(
         notes += (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
     if ids is None:
         return labels, notes
-    has_none = sample_ids is None or not {*ids} & {*sample_ids}
-    if has_none and are_counted(ids, in_order=False):  # of a run, or row numbers of R
+    if sample_ids is None and are_counted(ids, in_order=False):  # of a run, or row numbers of R
         return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: labels by row.",)
     if sample_ids is None:
         raise DataError(

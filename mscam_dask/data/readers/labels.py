@@ -14,6 +14,7 @@ from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import (
     MISSING,
     Table,
+    are_counted,
     are_unique,
     id_columns,
     id_strength,
@@ -33,7 +34,8 @@ def read_labels(
 
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
     "T cell" is one label. The column that has most of its values from `sample_ids` has the ids. Returns one label for
-    each row (missing ones are NaN or empty text, if they may be missing), and the ids of the rows where the table has them.
+    each row (missing ones are NaN or empty text, if they may be missing), and the ids of the rows where the table has them;
+    numbers of rows without a name, as R and pandas write them, are no ids where the samples have other ones.
     """
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
@@ -60,6 +62,9 @@ def read_labels(
             "such as id,label. To take a column of a data file, give its name as labels."
         )
     values = parsed_labels(columns[labels[0]], str(file), may_be_missing=may_be_missing)
+    are_rows = table.may_number_rows(position) and are_counted(columns[position])
+    if known and are_rows and known.isdisjoint(columns[position]):
+        return values, None
     return values, tuple(columns[position])
 
 
