@@ -152,7 +152,7 @@ def predict_files(
         new = _new_samples(estimator, table, sources, stack)
         of_samples = None
         if batches is not None:
-            of_samples = sample_column(Path(batches), files_of(table, sources), new)
+            of_samples, _ = sample_column(Path(batches), files_of(table, sources), new)
         labels = estimator.predict(new, batches=of_samples)
         membership = estimator.predict_proba(new, batches=of_samples)
     return sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)

@@ -129,28 +129,28 @@ def column_of(
     place: str | None = getattr(table, key)
     if place is None:
         return None, ()
-    values = sample_column(Path(place), files_of(table, table.sources), data, key)
+    values, notes = sample_column(Path(place), files_of(table, table.sources), data, key)
     if key == "batches":
-        return values, ()
+        return values, notes
     values = np.array([None if str(value) in _UNKNOWN else value for value in values], dtype=object)
     counts = pd.Series(values).value_counts()
     names = [f"{name:g}" if isinstance(name, float) else str(name) for name in counts.index]
     shown = ", ".join(map("{} ({})".format, names[:_SHOWN], counts))
     more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     note = f"{place}: {counts.sum()} of {len(values)} samples have a known label: {shown}{more}."
-    return values, (note,)
+    return values, (*notes, note)
 
 
 def sample_column(
     place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
-) -> NDArray[Any]:
-    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files; notes.
 
     Only partial labels may be missing: they are NaN, -1 or empty text.
     """
     may_lack = key == "partial_labels"
     if place.is_file():
-        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=may_lack)[0]
+        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=may_lack)
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(
@@ -163,14 +163,14 @@ def sample_column(
         assert codes is not None, "the column was found"
         values = codes if names is None else np.array([*names, ""], dtype=object)[codes]
         if found.sample_ids is None or data.sample_ids is None:
-            return values
+            return values, ()
         rows = pd.Index(found.sample_ids).get_indexer(list(data.sample_ids))
         if (rows < 0).any():
             raise DataError(
                 f"{key}={str(place)!r} lacks {np.count_nonzero(rows < 0)} of the samples. Give a file with "
                 "sample ids and values in two columns."
             )
-        return np.asarray(values[rows])
+        return np.asarray(values[rows]), ()
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:

@@ -349,7 +349,7 @@ class Run:
         runs = [run for run in finished if self.record.started_from in (None, run.name)]
         start = previous_runs.warm_start_from(runs, self._settings, opened.data)
         self._update(started_from="" if start is None else start.earlier.name)
-        batches, _ = column_of(self._settings.data, "batches", opened.data)
+        batches, of_batches = column_of(self._settings.data, "batches", opened.data)
         known, of_known = column_of(self._settings.data, "partial_labels", opened.data)
         place: Location = self.directory.checkpoints
         if self._settings.output.checkpoints is not None:
@@ -381,7 +381,7 @@ class Run:
             fit = fit_record(solution, counted)
             drift, moved = previous_runs.drift_of(start, solution, fit, opened.data)
             self._update(fit=fit, drift=drift)
-            summary.notes = (*of_known, *notes, *drift_notes(drift))
+            summary.notes = (*of_batches, *of_known, *notes, *drift_notes(drift))
             summary.text = fit_summary(fit)
             model = stored_model(estimator)  # while the workers are there
         write = partial(write_result, solution, model=model)

@@ -265,7 +265,9 @@ def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> Non
     )
     result = call("run", "run.toml", "--in-process", "-o", "runs/k")
     assert result.exit_code == 0, result.output
-    assert "30 of 120 samples have a known label: x (1" in " ".join(result.output.split())
+    screen = " ".join(result.output.split())
+    assert "30 of 120 samples have a known label: x (1" in screen
+    assert ("its first label is taken for 'P0'" in screen) == (form == "-1")
     labels = load_run("runs/k").labels_
     assert adjusted_rand_index(kind[1:], labels[1:]) == 1.0
     assert labels[0] == labels[known == known[0]][1]

@@ -373,6 +373,16 @@ def test_labels_by_row_below_a_name(tmp_path: Path, name: str, numbered: bool) -
     assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
 
 
+def test_a_first_line_with_a_sample_id_is_no_header_of_labels(tmp_path: Path) -> None:
+    """Its label alone is that of no other sample."""
+    kinds = pd.Series(["w", *"xy" * 5, "x"], A.index)
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    kinds.to_csv(tmp_path / "kinds.csv", header=False)
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+    data = open_store(tmp_path / "s")
+    assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
+
+
 def test_labels_of_numbered_patients_are_not_taken_by_row(tmp_path: Path) -> None:
     """P07 is 7, not the seventh row."""
     (tmp_path / "a.csv").write_text(csv_of(A.iloc[ORDER]))

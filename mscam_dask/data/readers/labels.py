@@ -40,12 +40,14 @@ def read_labels(
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
             return load_npy(Source(file)), None
+    known = {*(sample_ids or ())}
     table, columns = _texts(file)
+    if table.has_header and not known.isdisjoint(table.columns):
+        table, columns = _texts(file, header=False)
     places = range(len(columns))
     if len(columns) == 1:
         return parsed_labels(columns[0], str(file), may_be_missing=may_be_missing), None
     usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
-    known = {*(sample_ids or ())}
     keys = [place for place in places if are_unique(columns[place])]
     of_samples = [p for p in keys if 2 * sum(map(known.__contains__, columns[p])) > len(columns[p])]
     if len(of_samples) == 1:
@@ -63,16 +65,16 @@ def read_labels(
         )
     values = parsed_labels(columns[labels[0]], str(file), may_be_missing=may_be_missing)
     are_rows = table.may_number_rows(position) and are_counted(columns[position])
-    if known and are_rows and known.isdisjoint(columns[position]):
+    if are_rows and len(known) == len(values) and known.isdisjoint(columns[position]):
         return values, None
     return values, tuple(columns[position])
 
 
-def _texts(file: Path) -> tuple[Table, list[list[str]]]:
+def _texts(file: Path, *, header: bool | None = None) -> tuple[Table, list[list[str]]]:
     """The table of a file, and its columns as text."""
-    table = table_of(Source(file))
+    table = table_of(Source(file, header=header))
     if table.is_by_blanks and _is_text_per_line(table):
-        table = table_of(Source(file, delimiter="\x1f"))  # which no line has
+        table = table_of(Source(file, header=header, delimiter="\x1f"))  # which no line has
     rows = TableRows(table, range(len(table.columns)), [])
     return table, list(rows.texts.values())
 
