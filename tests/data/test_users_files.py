@@ -155,6 +155,7 @@ WITHOUT_NAMES: dict[str, pd.DataFrame] = {
     "ids twice": A.assign(again=A.index)[["again", *A]].reset_index(),
     "ids, counts, labels": WHOLE.assign(kind=KINDS).reset_index(),
     "ids and labels": pd.Series(KINDS, A.index).reset_index(),
+    "a missing number": A.assign(a1=["?", *A["a1"][1:]], kind=KINDS).reset_index(drop=True),
 }
 
 

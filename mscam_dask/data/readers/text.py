@@ -459,6 +459,10 @@ def _is_like(
 
     Text that names labels or ids, or that is new above a column of labels, is a header.
     """
+
+    def is_name(field: str) -> bool:
+        return is_text(field) and any(map(str.isalnum, field))  # unlike "?"
+
     below = [*zip(*body, strict=True)] or [()] * len(first)
     columns = [(name, own, any(map(is_text, own))) for name, own in zip(first, below, strict=True)]
     if any(
@@ -466,12 +470,12 @@ def _is_like(
         or id_strength(name)
         or (has_text and 2 * len({*own}) <= len(own))
         for name, own, has_text in columns
-        if is_text(name) and name not in own
+        if is_name(name) and name not in own
     ):
         return False
     of_numbers = [name for name, _, has_text in columns if not has_text]
-    n_texts = sum(map(is_text, of_numbers))
-    if n_texts == 0 and any(is_text(name) and name in own for name, own, _ in columns[1:]):
+    n_texts = sum(map(is_name, of_numbers))
+    if n_texts == 0 and any(is_name(name) and name in own for name, own, _ in columns[1:]):
         return True
     places = [
         place
