@@ -105,13 +105,13 @@ def _dask(
     return started(*command, log=directory / "log", env=env, ends_by=(signal.SIGKILL,))
 
 
-def listening(pid: int | None = None) -> dict[int, str]:
-    """Ports of a process (this one) and its children, with the address that each listens on."""
+def listening(pid: int | None = None) -> dict[int, set[str]]:
+    """Ports of a process (this one) and its children, with the addresses that each listens on."""
     here = psutil.Process(pid)
-    ports: dict[int, str] = {}
+    ports: dict[int, set[str]] = {}
     for process in (here, *here.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # ended meanwhile
             for item in process.net_connections(kind="inet"):
                 if item.status == psutil.CONN_LISTEN:
-                    ports[item.laddr.port] = item.laddr.ip
+                    ports.setdefault(item.laddr.port, set()).add(item.laddr.ip)
     return ports

@@ -170,8 +170,9 @@ def running_processes(kind: str) -> list[psutil.Process]:
     for server in filter(is_server, psutil.Process().children()):
         with contextlib.suppress(psutil.NoSuchProcess):
             trials = server.children()
+            if trials:
+                found["server"].append(server)
             found["trial"] += trials
-            found["server"] += [server][: len(trials)]
     return found[kind]
 
 

@@ -92,8 +92,8 @@ def test_rows_of_a_large_store_are_read_by_tasks(tmp_path: Path) -> None:
         again._keep_fit(model.solution_, model._training)
         with other_values(SIZES, exact_samples=60):
             assert_array_equal(again.membership_, membership)
-        assert again.view_votes_.keys() == votes.keys()
-        assert all(np.array_equal(again.view_votes_[view], votes[view]) for view in votes)
+            assert again.view_votes_.keys() == votes.keys()
+            assert all(np.array_equal(again.view_votes_[view], votes[view]) for view in votes)
 
 
 def test_refusals() -> None:
