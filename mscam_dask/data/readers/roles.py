@@ -405,10 +405,8 @@ def _id_column(
         return IdColumn(min(named, key=lambda p: (-strength(p), p)), "by its name")
     if names:
         return IdColumn(min(names), "text that differs in every row")
-    for (
-        place,
-        texts,
-    ) in may_be.items():  # decimals in front; repeated or missing ids, which are refused
+    # decimals in front; repeated or missing ids, which are refused
+    for place, texts in may_be.items():
         if place > 0 and place in decimals:
             continue
         known = [text for text in texts if text.lower() not in MISSING]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import IO
 
-import numpy as np
-
 from mscam_dask.data.readers.base import Source, open_text, unreadable
+from mscam_dask.data.readers.dialect import (
+    OF_FIXED_WIDTH,
+    Dialect,
+    check_decimal,
+    check_positions,
+    check_widths,
+    dialect_of,
+    fields_of,
+    is_blank,
+    shown_fields,
+    split_first_line,
+    split_rows,
+)
 from mscam_dask.data.readers.roles import (
     CERTAIN,
     Block,
@@ -27,27 +35,17 @@ from mscam_dask.data.readers.roles import (
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
-_DELIMITERS = ("\t", ";", "|", ",")
-_NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
 # Blocks of rows that fit into a cache are read fastest.
 _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
-_SHOWN, _SHOWN_CHARS = 5, 60  # fields, and characters of each
-_MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
-_MOST_NUMBERS = 0.5  # share of the fields of a table of numbers
-_FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,\s]\d{3})+")
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
 _FIRST_NAMES = ("index", "name", *LABEL_COLUMNS)
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
-_SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
-_OF_FIXED_WIDTH = "Convert the file (pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
-_RUN_TOGETHER = re.compile(r"[-+]?\d+\.\d+[-+]\d+\.[-+.\d]+")  # 13.696-123.021
 
 
 def text_table(
@@ -89,184 +87,6 @@ def _is_gct(above: list[str]) -> bool:
     return bool(above) and above[0].strip() in ("#1.2", "#1.3")
 
 
-# dialect ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Dialect:
-    """A delimiter (None: runs of blanks), and the first rows under it.
-
-    `width` is the number of fields of most rows, `decimal` the mark under which most fields are numbers, `fit` how
-    well the rows go with both: 1 if all have this width and all of their fields are numbers.
-    """
-
-    delimiter: str | None
-    rows: list[list[str]]
-    decimal: str
-    width: int
-    fit: float
-
-    @property
-    def name(self) -> str:
-        return _NAMES.get(self.delimiter, repr(self.delimiter))
-
-
-def _under(delimiter: str | None, lines: list[str], told: str | None) -> _Dialect:
-    """The first lines under a delimiter, and under the decimal mark that is told, else found."""
-    rows = _rows(lines, delimiter)
-    body = rows[1:] or rows
-    fields = [field for row in body for field in row]
-    counts = {
-        mark: sum(is_number(field, mark) for field in fields)
-        for mark in ([told] if told else [".", ","] if delimiter != "," else ["."])
-    }
-    decimal = max(counts, key=lambda mark: counts[mark])
-    width, n_rows = Counter(map(len, body)).most_common(1)[0] if body else (0, 0)
-    fit = n_rows * counts[decimal] / max(1, len(body) * len(fields))
-    return _Dialect(delimiter, rows, decimal, width, fit)
-
-
-def _dialect(source: Source, lines: list[str], told: str | None) -> _Dialect:
-    """The dialect that goes best with the first lines; the first of equals."""
-    if told is not None:
-        return _under(told, lines, source.decimal)
-    blanks, found = _under(None, lines, source.decimal), []
-    for mark in _DELIMITERS:
-        try:
-            one = _under(mark, lines, source.decimal)
-        except csv.Error:  # a field of more than 128 KiB
-            continue
-        if _splits(one, blanks):
-            found.append(one)
-    if not found:
-        filled = [line for line in lines if line.strip()]
-        in_all = [mark for mark in _DELIMITERS if filled and all(mark in line for line in filled)]
-        are_numbers = {len(row) for row in blanks.rows} == {blanks.width} and blanks.width > 1
-        are_numbers &= blanks.fit > _MOST_NUMBERS
-        if in_all and not are_numbers:  # rows of several lengths: reading says which
-            return _under(in_all[0], lines, source.decimal)
-        return blanks
-    best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
-    several = [field for row in best.rows for field in row if _SEVERAL_NUMBERS.match(field)]
-    are_thousands = bool(several) and all(map(_THOUSANDS.fullmatch, several))
-    widths, of_blanks = (
-        {len(row) for row in one.rows} for one in (best, blanks)
-    )  # with the header
-    is_table = are_thousands or (widths == {best.width} and of_blanks != {blanks.width})
-    is_by_blanks = bool(several) and not is_table
-    is_by_blanks |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
-    return blanks if is_by_blanks and blanks.fit > best.fit else best
-
-
-def _splits(one: _Dialect, blanks: _Dialect) -> bool:
-    """Return whether rows have the fields of a table under a delimiter.
-
-    All are as long as the header, or it lacks a name or has one more. Where titles and footers are no rows of the table,
-    more fields are numbers than under blanks: text of one column, such as labels, may have commas in most rows.
-    """
-    body, n_names = one.rows[1:] or one.rows, len(one.rows[0]) if one.rows else 0
-    if {len(row) for row in body} == {one.width} and one.width > 1 and abs(n_names - one.width) < 2:
-        is_one_column = one.delimiter == "," and n_names == 1  # x above 1,5
-        if not is_one_column:
-            return True
-    n_split = sum(len(row) > 1 for row in body)
-    is_better = one.fit > blanks.fit or (one.delimiter == "\t" and one.fit == blanks.fit > 0)
-    return n_split >= _MOST * len(body) > 0 and is_better
-
-
-def _check_decimal(dialect: _Dialect, where: str) -> None:
-    """Refuse a decimal comma that was found, and is only where separators of thousands may be."""
-    body = dialect.rows[1:] or dialect.rows
-    commas = [field for row in body for field in row if "," in field and is_number(field, ",")]
-    if commas and all(map(_THOUSANDS.fullmatch, commas)):
-        raise DataError(
-            f"{where}: the comma in {commas[0]!r} may mark decimals or thousands. Set decimal=',' "
-            "(--decimal), or write numbers without separators of thousands."
-        )
-
-
-def _check_widths(dialect: _Dialect, lines: list[str], n_above: int, where: str) -> None:
-    """Refuse a triangle, and lines above the header: with fewer fields than it has, or above one of names."""
-    rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
-    if mark is None and not any(
-        len(row) > 1 and all(is_value(field, dialect.decimal) for field in row[1:]) for row in rows
-    ):
-        return  # a text in each line, such as CD4 T cell
-    steps = {len(row) - len(above) for above, row in pairwise(rows[1:])}
-    if len(rows) > 3 and steps in ({1}, {-1}):
-        raise DataError(
-            f"{where}: each row has one field {'more' if steps == {1} else 'less'} than the one above, as in a triangle of "
-            "distances. Write the whole matrix (as.matrix of a dist in R, scipy.spatial.distance.squareform)."
-        )
-    first, second, third = (*rows[:3], [], [])[:3]
-    has_values = [any(is_value(field, dialect.decimal) for field in row) for row in (second, third)]
-    is_title = len(first) < width - 1 or (len(first) < width and has_values == [False, True])
-    if not is_title or len(rows) < 3:
-        return
-    widths = [max(map(len, _rows([line], mark)), default=0) for line in lines]
-    n_lines = widths.index(width) if width in widths else 1
-    raise DataError(
-        f"{where}: the first line, {_shown(first)}, has {len(first)} field(s) where most have {width}, separated by "
-        f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), or tell the delimiter "
-        "(--delimiter)."
-    )
-
-
-def _check_positions(lines: list[str], where: str) -> None:
-    """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
-    rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
-    fields = [line.split() for line in lines if line.strip()]
-    touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
-    touching += _touching_integers(rows, fields)
-    if touching:
-        raise DataError(
-            f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
-            f"{_OF_FIXED_WIDTH} If that is one number, pass delimiter=' ' (--delimiter ' ')."
-        )
-    gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
-    if len(gaps) < 2 or any("\t" in line for line in lines):
-        return  # not at fixed positions
-    has_text = np.zeros(2 + max(map(len, lines)), dtype=np.bool_)
-    for start, stop in itertools.chain.from_iterable(rows):
-        has_text[1 + start : 1 + stop] = True
-    starts = np.flatnonzero(has_text[1:] & ~has_text[:-1])
-    columns: list[list[tuple[int, int]]] = [[] for _ in starts]
-    for span in itertools.chain.from_iterable(rows):
-        columns[int(np.searchsorted(starts, span[0], side="right")) - 1].append(span)
-    are_aligned = all(1 in map(len, map(set, zip(*spans, strict=True))) for spans in columns)
-    n_fields = max(map(len, rows))
-    if are_aligned and len(columns) > n_fields:
-        raise DataError(
-            f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
-            "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
-        )
-
-
-def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
-    """First numbers of the columns in which whole numbers seem to touch.
-
-    Such a column is as wide as several of the narrowest one, its numbers fill all but one of these widths, and none of
-    the parts begins with 0.
-    """
-    ends = {tuple(stop for _, stop in row) for row in rows}
-    if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
-        return []
-    widths = np.diff([0, *ends.pop()])
-    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
-    if len(rows) < 2 or (widths - sizes)[:, 1:].min(initial=2) < 2:  # separated by single blanks
-        return []
-    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
-    return [
-        fields[0][column]
-        for column in np.flatnonzero(is_wide)
-        if all(
-            row[column][-place] != "0"
-            for row in fields
-            for place in range(least, len(row[column]), least)
-        )
-    ]
-
-
 def _check_kind(where: str, lines: list[str]) -> None:
     """Refuse what is no text, or no table."""
     if any("\0" in line for line in lines[:2]):
@@ -276,21 +96,9 @@ def _check_kind(where: str, lines: list[str]) -> None:
         )
     if lines and re.match(r"\s*<(!doctype|html|table|\?xml|meta)", lines[0], re.IGNORECASE):
         raise DataError(
-            f"{where} is a web page or XML, not a table of text: its first line is {_shown(lines[:1])}. Open it in a "
+            f"{where} is a web page or XML, not a table of text: its first line is {shown_fields(lines[:1])}. Open it in a "
             "spreadsheet or a browser, and save the table as CSV."
         )
-
-
-def _rename_columns(dialect: _Dialect, lines: list[str]) -> None:
-    """Split a first line that has another delimiter than the rows of numbers below it, if it names their columns."""
-    rows, decimal = dialect.rows, dialect.decimal
-    if dialect.width < 2 or [*map(len, rows[:2])] != [1, dialect.width]:
-        return
-    for mark in (*_DELIMITERS, None):
-        names = next(iter(_rows(lines[:1], mark)), [])
-        are_names = len(names) == dialect.width and not any(is_value(n, decimal) for n in names)
-        if are_names and any(is_value(field, decimal) for field in rows[1][1:]):
-            rows[0] = names
 
 
 # header -----------------------------------------------------------------------------------------
@@ -304,18 +112,18 @@ def _table(
     comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
-    dialect = _dialect(source, lines, source.delimiter or next(iter(told), None))
+    dialect = dialect_of(source, lines, source.delimiter or next(iter(told), None))
     if source.header is not False:
-        _rename_columns(dialect, lines)
+        split_first_line(dialect, lines)
     delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
     if not rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
     if source.delimiter is None:
-        _check_widths(dialect, lines, len(above), where)
+        check_widths(dialect, lines, len(above), where)
     if source.decimal is None and decimal == ",":
-        _check_decimal(dialect, where)
+        check_decimal(dialect, where)
     if delimiter is None:
-        _check_positions(lines, where)
+        check_positions(lines, where)
     first, n_lines, note = _heading(source, where, above, lines, dialect)
     body, n_above = rows[min(n_lines, 1) :], len(above) + n_lines
     if len(rows[0]) == 1 and first is None:  # blank lines are missing values
@@ -360,7 +168,7 @@ def _table(
 
 
 def _heading(
-    source: Source, where: str, above: list[str], lines: list[str], dialect: _Dialect
+    source: Source, where: str, above: list[str], lines: list[str], dialect: Dialect
 ) -> tuple[list[str] | None, int, str]:
     """Names of columns, None without a header; number of lines below `above` that they take; a note."""
     rows, decimal = dialect.rows, dialect.decimal
@@ -370,7 +178,7 @@ def _heading(
     is_named = id_strength(first[0]) == CERTAIN or first[0].lower() in _FIRST_NAMES
     are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not is_named)
     if last.startswith("#") and not _is_gct(above) and are_data:  # of NumPy
-        names = next(iter(_rows([last.lstrip("#")], dialect.delimiter)), [])
+        names = next(iter(split_rows([last.lstrip("#")], dialect.delimiter)), [])
         has_first = bool(names) and (names[0] != "" or first[0].isdecimal())
         are_text = (
             has_first and all(names[1:]) and not all(is_number(name, decimal) for name in names)
@@ -385,7 +193,7 @@ def _heading(
             has_header, note = _has_header(source, where, rows, decimal)
     if not has_header:
         return None, 0, note
-    n_lines = 1 + "".join(next(_fields(lines, dialect.delimiter))).count("\n")
+    n_lines = 1 + "".join(next(fields_of(lines, dialect.delimiter))).count("\n")
     name = first[0].removeprefix("#").lstrip() or first[0]
     return [name, *first[1:]], n_lines, note
 
@@ -437,7 +245,7 @@ def _has_header(
         is_unclear |= stands_out and not has_header and len(digits) >= _RISING
     if is_unclear:
         raise DataError(
-            f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
+            f"{where}: the first line, {shown_fields(first)}, may be column numbers or the first "
             "sample. Set header=True or header=False (--header, --no-header)."
         )
     if not digits or not all(digits):
@@ -505,7 +313,7 @@ def _are_rising(numbers: list[str], decimal: str) -> bool:
 
 
 def _taken(where: str, first: list[str], role: str) -> str:
-    return f"{where}: first line {_shown(first)} taken as {role}."
+    return f"{where}: first line {shown_fields(first)} taken as {role}."
 
 
 def _columns(
@@ -527,44 +335,14 @@ def _columns(
     return [*names, ""], {**left_out, len(names): "empty"}, False
 
 
-def _shown(fields: list[str]) -> str:
-    first = [" ".join(field[: _SHOWN_CHARS + 1].split()) for field in fields[:_SHOWN]]
-    short = [
-        field if len(field) <= _SHOWN_CHARS else f"{field[:_SHOWN_CHARS]}..." for field in first
-    ]
-    return ",".join(short) + (",..." if len(fields) > _SHOWN else "")
-
-
 # rows -------------------------------------------------------------------------------------------
-
-
-def _fields(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
-    """Yield the fields of each row, of a blank one none or an empty one."""
-    if delimiter is not None:
-        yield from csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        return
-    for line in lines:
-        if '"' not in line:
-            yield line.split()
-        else:
-            yield [quoted.replace('""', '"') or bare for quoted, bare in _FIELD.findall(line)]
-
-
-def _is_blank(row: list[str]) -> bool:
-    return len(row) < 2 and not "".join(row).strip()
-
-
-def _rows(lines: list[str], delimiter: str | None) -> list[list[str]]:
-    """Stripped fields of the rows that are not blank."""
-    rows = _fields(lines, delimiter)
-    return [[field.strip() for field in row] for row in rows if not _is_blank(row)]
 
 
 def _blocks(
     source: Source,
     opened: Callable[[], IO[str]],
     where: str,
-    dialect: _Dialect,
+    dialect: Dialect,
     n_columns: int,
     n_above: int,
     comment: str | None,
@@ -588,8 +366,8 @@ def _blocks(
     size = max(1, min(_BLOCK_ROWS, _LARGE_BLOCK_FIELDS // n_columns), _BLOCK_FIELDS // n_columns)
     first = 0
     with unreadable(source, "text", is_text=True), opened() as stream:
-        rows = _fields(lines(stream), dialect.delimiter)
-        filled = (row for row in rows if n_columns == 1 or not _is_blank(row))
+        rows = fields_of(lines(stream), dialect.delimiter)
+        filled = (row for row in rows if n_columns == 1 or not is_blank(row))
         while block := [*itertools.islice(filled, size)]:
             for index, row in enumerate(block, first):
                 if len(row) != n_columns:
@@ -599,7 +377,7 @@ def _blocks(
 
 
 def _other_width(
-    where: str, dialect: _Dialect, row: list[str], index: int, n_columns: int
+    where: str, dialect: Dialect, row: list[str], index: int, n_columns: int
 ) -> DataError:
     remedy = "Put quotes around fields that have the delimiter in them"
     if any("\n" in field for field in row):
@@ -609,9 +387,9 @@ def _other_width(
     elif len(row) < n_columns:
         remedy = "Remove the row if it is no sample, or write its empty cells too"
         if dialect.delimiter is None:
-            remedy = f"If numbers touch: {_OF_FIXED_WIDTH} Else remove the row if it is no sample"
+            remedy = f"If numbers touch: {OF_FIXED_WIDTH} Else remove the row if it is no sample"
     return DataError(
-        f"{where}: row {index} (counted from 0 below the header), {_shown(row)}, has {len(row)} field(s) where the "
+        f"{where}: row {index} (counted from 0 below the header), {shown_fields(row)}, has {len(row)} field(s) where the "
         f"first line has {n_columns}, separated by {dialect.name}. {remedy}, or leave out lines above "
         "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter)."
     )
