@@ -274,7 +274,10 @@ def labels_of_file(
     places = places_of(ids, sample_ids)
     missing = np.array(sample_ids, dtype=object)[places < 0].tolist()
     if missing:
-        join_samples({"the data": sample_ids, str(file): ids}, "inner")  # says how spellings differ
+        # says how spellings differ, or that no sample is shared
+        join_samples(
+            {"the data": sample_ids, str(file): ids}, None if known.isdisjoint(ids) else "inner"
+        )
     if missing and not may_be_missing:
         raise DataError(
             f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
