@@ -100,8 +100,6 @@ def p_step(problem: DenseProblem, Z: Array, state: DenseState) -> Array:
     target, diagonal = state.W + state.Y / mu, 2.0 * problem.metric_ridge / mu
     right = Z @ target
     if problem.slips.metric_split:
-        assert state.M is not None
-        assert state.Y2 is not None
         diagonal, right = diagonal + 1.0, right + state.M + state.Y2 / mu
     if diagonal == 0:
         return np.asarray(scipy.linalg.pinv(Z.T) @ target)
@@ -146,7 +144,6 @@ def step(
     W = w_step(problem, F, state, max_iterations=max_iterations)
     M = Y2 = None
     if slips.metric_split:
-        assert state.Y2 is not None
         M = P - state.Y2 / mu
         Y2 = state.Y2 + mu * (M - P) if slips.second_multiplier else np.zeros_like(P)
     return DenseState(Z, P, W, F, state.Y + mu * (W - F), mu * penalty_growth, M, Y2)

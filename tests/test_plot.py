@@ -150,7 +150,6 @@ def test_bars_of_the_contributions_and_lines_of_the_history(model: MSCAM) -> Non
 
 def test_p_values_over_the_number_of_clusters(counted: MSCAM, model: MSCAM) -> None:
     curves = counted.n_clusters_curves_
-    assert curves is not None
     ax = plot.n_clusters_curves(counted)
     line, level, selected = ax.lines
     p_values = curves["p_value"].values

@@ -218,7 +218,6 @@ def test_sources_and_labels_that_change_make_the_store_anew(
     write: Write, here: Path, changed: str, overwrite: bool
 ) -> None:
     data = three_subspaces()
-    assert data.labels is not None
     rows, labels = data.views[0].read(0, data.n_samples), data.labels.astype(np.int64)
     source = here / ("view.csv" if changed == "labels" else "foreign.zarr")
 
@@ -252,8 +251,6 @@ def test_sources_and_labels_that_change_make_the_store_anew(
     second = run_experiment(settings, here / "out", overwrite=overwrite)
     assert second.n_reused == 0
     before, after = (record.rows[0].scores["accuracy"].mean for record in (first, second))
-    assert before is not None
-    assert after is not None
     assert before > 0.85
     assert after < 0.7
 

@@ -76,7 +76,6 @@ def test_a_trial_of_a_sweep_has_scores_without_labels(trial: Trial) -> None:
     data = trial.data.open(0)
     fixed = {"n_clusters": 3, "seed": 1, "constants": constants, **parameters}
     alone = run_fit(data, msgspec.convert(fixed, Parameters), SerialExecutor())
-    assert data.labels is not None
     with_labels = score_partition(data.labels, alone.labels)
     values = np.linalg.eigvalsh(oracle.dense_laplacian(alone.consensus_graph.toarray()))
     expected = {
@@ -113,9 +112,7 @@ def test_the_same_result_as_in_this_process(trial: Trial) -> None:
     assert there.scores == here.scores
     assert there.scores["accuracy"] == 1.0
     assert there.n_found == 3
-    assert there.seconds is not None
     assert there.seconds > 0
-    assert there.peak_memory_bytes is not None
     assert 0 < there.peak_memory_bytes < 2**30
 
 
@@ -215,7 +212,6 @@ def test_a_trial_ends_with_its_caller(trial: Trial) -> None:
     children = wait_until(
         lambda: [child for each in servers for child in psutil.Process(each.pid).children()]
     )
-    assert servers[0].stdin is not None
     servers[0].stdin.close()  # what happens when the caller dies
     gone, alive = psutil.wait_procs(children, timeout=30)
     assert gone

@@ -89,7 +89,6 @@ def fit(
         worker, driver = max(client.run(peak_bytes).values()), peak_bytes()
         solution, labels = model.solution_, np.array(model.labels_)
     data = open_store(case.store)
-    assert data.labels is not None
     joined = any(setting.initial_graph != "mean" for setting in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
     ratios = [one.seconds * n_workers / sum(v.seconds for v in one.views) for one in iterations]

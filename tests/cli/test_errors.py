@@ -97,7 +97,6 @@ def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
         process.terminate()
         _, said = process.communicate(timeout=30)

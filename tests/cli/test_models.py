@@ -190,7 +190,6 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
     result = call("run", "d.toml", "--in-process")
     assert result.exit_code == EXIT_DRIFT == 6, result.output
     (last,) = [run for run in list_runs(Path("runs"))[0] if run.record.drift is not None]
-    assert last.record.drift is not None
     assert last.record.drift.share_moved > 0.3
     assert last.state == "finished"
     assert f"{last.record.drift.share_moved:.1%}" in result.stdout
@@ -222,9 +221,7 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     assert made.exit_code == 0, made.output
     model, record = load_run("runs/b"), RunDirectory(here / "runs" / "b").read_record()
     assert adjusted_rand_index(kind[old], model.labels_) == 1.0
-    assert record.fit is not None
     entry = record.fit.batches
-    assert entry is not None
     assert (entry.names, entry.is_corrected) == (("day1", "day2"), True)
     assert np.sum(entry.counts, axis=0).tolist() == np.bincount(batch[old]).tolist()
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")

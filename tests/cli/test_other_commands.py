@@ -142,7 +142,6 @@ def test_describe_shows_a_run_that_ended_well_or_not_or_was_cut_off(run: Path, c
     ):
         assert part in text
     fit = RunDirectory(Path("the run")).read_record().fit
-    assert fit is not None
     shares = [f" {share:.1%}" for share in fit.view_contributions.values()]
     assert all(share in text for share in shares)
     setting = msgspec.structs.replace(fit.setting, exclude_views=("view_1",))
@@ -192,7 +191,6 @@ def test_doctor_finds_a_run_valid_or_says_what_has_changed(run: Path, call: Call
 
     assert levels(0) == ["ok"] * 4  # record, results, invariants, data
     record = RunDirectory(run).read_record()
-    assert record.fit is not None
     names = (*record.fit.cluster_names[:-1], 9)
     rewritten(RunDirectory(run), fit=msgspec.structs.replace(record.fit, cluster_names=names))
     assert levels(1)[2] == "fail"

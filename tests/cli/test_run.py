@@ -148,7 +148,6 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
         text=True,
         start_new_session=True,
     ) as process:
-        assert process.stderr is not None
         for line in process.stderr:
             if re.match(rf"\S+ {step}\b", line):  # after the time
                 break

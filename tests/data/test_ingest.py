@@ -186,7 +186,7 @@ def test_what_is_no_source_or_output_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             ingest(sources, tmp_path / "s.zarr")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
-        ingest(tmp_path / "a.npz", None)  # type: ignore[arg-type]
+        ingest(tmp_path / "a.npz", None)
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a.zarr"])

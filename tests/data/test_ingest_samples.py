@@ -27,7 +27,7 @@ def numbers_in(text: str) -> list[int]:
 
 def labels_of(report: IngestReport) -> list[int] | None:
     labels = open_store(report.output).labels
-    return None if labels is None else labels.tolist()
+    return None if labels is None else list(labels.tolist())
 
 
 def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:

@@ -26,8 +26,6 @@ def documents(file: Path) -> list[Any]:
 def imported(file: Path) -> ModuleType:
     """A program as a module: what it defines, not run."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

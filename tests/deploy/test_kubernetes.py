@@ -147,7 +147,6 @@ def test_the_secrets_of_the_page_have_what_pods_mount_under_the_names_that_are_m
     tmp_path: Path,
 ) -> None:
     loop = re.search(r"for role in ([\w ]+); do(.*?)done", PAGE, re.DOTALL)
-    assert loop is not None
     assert "create secret generic mscam-tls-$role " in loop[2]
     files = re.findall(r"--from-file=certs/(\S+)", loop[2])
     given = {

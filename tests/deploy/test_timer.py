@@ -31,7 +31,9 @@ def write_digits(directory: Path) -> None:
     """first.npz with N_FIRST digits, new.npz with N_NEW others."""
     digits = digits_views(["pixels", "zernike"])
     rows = np.random.default_rng(0).permutation(digits.n_samples)[: N_FIRST + N_NEW]
-    arrays = {view.name: view.read(0, digits.n_samples)[rows] for view in digits.views}
+    arrays: dict[str, Any] = {
+        view.name: view.read(0, digits.n_samples)[rows] for view in digits.views
+    }
     arrays["labels"] = np.asarray(digits.labels)[rows]
     for name, part in (("first", slice(0, N_FIRST)), ("new", slice(N_FIRST, None))):
         parts = {key: values[part] for key, values in arrays.items()}

@@ -34,7 +34,6 @@ Array = NDArray[np.float64]
 
 
 def chosen(solution: Solution) -> NClustersSelected:
-    assert solution.n_clusters_selection is not None
     return dataclasses.replace(solution.n_clusters_selection, seconds=0.0)
 
 
@@ -58,7 +57,6 @@ def test_p_values_are_told_and_kept() -> None:
     assert started.n_clusters == counted.n_clusters == model.n_clusters_ == 3
     assert counted.counts == tuple(range(2, 9))
     curves = model.n_clusters_curves_
-    assert curves is not None
     assert curves.attrs["chosen"] == 3
     np.testing.assert_array_equal(curves["p_value"], counted.p_values)
     assert curves["p_value"].sel(n_clusters=3) <= RULES.level
@@ -156,7 +154,6 @@ def test_without_structure_all_samples_form_one_cluster(views: list[Array]) -> N
     assert (finished.status, finished.structure) == ("NO_STRUCTURE", "NONE")
     assert kept.saved == [], "there is nothing to resume"
     curves = model.n_clusters_curves_
-    assert curves is not None
     assert curves.sizes["n_clusters"] == len(counted.counts)
     assert min(counted.p_values) > RULES.level
     np.testing.assert_allclose(model.membership_, 1.0)

@@ -69,7 +69,6 @@ def test_iterations_end_with_the_first_that_is_not_taken_and_are_recorded() -> N
         events: list[Any] = []
         solution = solve(views, observers=[events.append])
         told = solution.refinement
-        assert told is not None
         assert [type(event) for event in events[-2:]] == [RefinementFinished, FitFinished]
         assert events[-2] == told
         assert tuple(e for e in events if isinstance(e, IterationFinished)) == solution.history
@@ -118,7 +117,6 @@ def test_restarts_and_executors_give_the_same_bits() -> None:
     views, _ = blurred(1)
     memory = Memory()
     reference = solve(views, checkpoint_store=memory)
-    assert reference.refinement is not None
     assert reference.refinement.taken > 0
     for index, state in enumerate(memory.saved):
         again = Memory(state)
@@ -147,7 +145,6 @@ def test_results_of_an_iteration_are_freed_with_it() -> None:
 
     solution = solve(blurred(1)[0], Counting(), observers=[observe])
     told = solution.refinement
-    assert told is not None
     assert len(told.scores) > 1
     learned = held[-len(told.scores) :]
     assert learned[1] <= learned[0], held
@@ -193,7 +190,6 @@ def test_missed_known_labels_are_learned_from_with_the_partition_then_alone(
     views, labels = gaussian_views(0, n_samples=240, n_clusters=4, spread=0.4)
     known, memory = np.where(np.arange(240) % 6 == 0, labels, -1), Memory()
     reference = solve(views, known=known, checkpoint_store=memory)
-    assert reference.refinement is not None
     assert len(reference.refinement.scores) == 3
     assert limits == [(False, False), (True, False), (False, True)]
     assert len(learned) == 5

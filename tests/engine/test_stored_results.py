@@ -147,6 +147,5 @@ def test_the_driver_holds_some_blocks(tmp_path: Path) -> None:
     )
     saved_bytes = solution.learned_graph.data.nbytes
     saved = store.load()
-    assert saved is not None
     assert sum(values.nbytes for values in saved.arrays.values()) > saved_bytes
     assert max(executor.n_bytes) < saved_bytes / 2

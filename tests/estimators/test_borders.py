@@ -27,7 +27,6 @@ def test_separate_clusters_have_borders() -> None:
     assert model.cluster_borders_.max() <= 0.05
     assert model.standing_clusters_ == (0, 1, 2)
     assert model.structure_ is Structure.CLEAR
-    assert model.solution_.assessment.borders is not None
     np.testing.assert_array_equal(
         model.solution_.assessment.borders.sizes, np.bincount(model.labels_)
     )

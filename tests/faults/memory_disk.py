@@ -265,8 +265,6 @@ class _Trace:
 
     def exchanged(self, first: Path, second: Path) -> None:
         one, other = self._inside(first), self._inside(second)
-        assert one is not None
-        assert other is not None
         self._move({one: other, other: one})
         self.changes.append(("exchange", one, other))
 

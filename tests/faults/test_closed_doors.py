@@ -177,7 +177,6 @@ def test_view_names_are_never_paths(tmp_path: Path) -> None:
     made = files_below(tmp_path) - before
     assert all(item.is_relative_to("deep/work/out") for item in made)
     assert not any(name in str(item) for item in made for name in ("outside", "absolute", "xxx"))
-    assert outcome.record.data is not None
     assert {view.name for view in outcome.record.data.views} == set(views)
     assert set(read_result(outcome.directory.result).view_embeddings) == set(views)
 

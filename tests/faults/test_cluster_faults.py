@@ -119,7 +119,7 @@ def test_fits_end_though_a_worker_is_killed_every_two_seconds() -> None:
     def killing() -> None:
         while not stop.wait(2.0):
             # as their nannies know them: a worker may be too busy to answer
-            nannies = client.cluster.workers.values()  # type: ignore[union-attr]
+            nannies = client.cluster.workers.values()
             alive = [nanny.process.pid for nanny in nannies if nanny.process is not None]
             if any(alive):
                 kill(int(rng.choice([pid for pid in alive if pid is not None])))

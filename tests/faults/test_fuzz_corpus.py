@@ -24,7 +24,6 @@ def kept() -> dict[str, list[bytes]]:
     with tarfile.open(KEPT) as archive:
         for member in archive:
             stream = archive.extractfile(member)
-            assert stream is not None
             found[member.name.split("/")[0]].append(stream.read())
     return found
 

@@ -53,7 +53,6 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     root = tmp_path / "cut"
     command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root), "--plain"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stderr is not None
         wait_until(lambda: iterations_in(root / "events.jsonl") >= 2, alive=process)
         process.send_signal(number)
         rest = process.stderr.read()
@@ -64,6 +63,5 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     assert (record["state"], record["exit_code"]) == ("interrupted", code)
     assert number.name in record["error"]["message"]
     outcome = resume_run(root)
-    assert outcome.record.resumed[0].after_iteration is not None
     assert outcome.record.resumed[0].after_iteration >= 2
     assert outcome_of(root) == whole

@@ -54,7 +54,6 @@ def reached_by_another_user(ports: set[int]) -> list[str]:
 def test_another_user_reaches_nothing_of_a_cluster_that_a_run_starts() -> None:
     before = set(listening())
     with open_cluster(ExecutionTable(workers=2)) as cluster:
-        assert cluster.client is not None
         assert cluster.client.submit(abs, -1, pure=False).result() == 1
         ports = set(listening()) - before
         assert len(ports) >= 2 + 3 * 2  # scheduler and dashboard; workers, their pages, nannies
@@ -108,7 +107,6 @@ def test_without_worker_processes_nothing_listens() -> None:
 
 def test_the_dashboard_of_a_run_changes_and_forwards_nothing() -> None:
     with open_cluster(ExecutionTable(workers=1)) as cluster:
-        assert cluster.client is not None
         services = cluster.client.scheduler_info(n_workers=0)["services"]
         root = f"http://127.0.0.1:{services['dashboard']}"
         assert urllib.request.urlopen(f"{root}/health", timeout=10).status == 200

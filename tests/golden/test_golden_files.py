@@ -60,7 +60,6 @@ def test_a_store(golden: Callable[[str], Path]) -> None:
 def test_a_checkpoint(golden: Callable[[str], Path]) -> None:
     store, expected = FileCheckpointStore(golden("checkpoint")), checkpoint()
     found = store.load()
-    assert found is not None
     assert store.damage == ()
     record = dict(found.record)
     assert np.isnan(record.pop("score"))
@@ -75,7 +74,6 @@ def test_a_run(golden: Callable[[str], Path]) -> None:
     path = golden("run")  # when constants were parameters
     record = RunDirectory(path).read_record()
     assert (record.state, record.pipeline, record.number) == ("finished", "golden", 1)
-    assert record.fit is not None
     assert record.fit.cluster_sizes == (4, 4, 4)
     model, result = load_run(path), read_result(path / "result.zarr")
     assert model.constants == model.solution_.parameters.constants == Constants.paper()

@@ -43,12 +43,10 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, path: Path) -> None:
         for view, values in known.items():
             assert_array_equal(getattr(result, name)[view], values)
     written, read = model.solution_.assessment, result.assessment
-    assert read is not None
     assert (read.structure, read.message) == (written.structure, written.message)
     assert read.cluster_names == (0, 1, 2)
     assert read.view_names == written.view_names
     assert written.borders is not None
-    assert read.borders is not None
     for name in ("p_values", "counts", "sizes"):
         known = getattr(written.borders, name)
         np.testing.assert_array_equal(getattr(read.borders, name), known, strict=True)
@@ -95,7 +93,6 @@ def test_a_fit_without_iterations_has_a_result_too(n_clusters: int, tmp_path: Pa
     result = read_result(write_result(model.solution_, tmp_path / "r"))
     assert result.history.sizes["outer_iteration"] == 0
     assert result.view_embeddings == {}
-    assert result.assessment is not None
     assert result.assessment.structure is Structure.TRIVIAL
     assert_array_equal(result.assessment.cluster_tree, model.cluster_tree_)
     assert len(set(result.labels.tolist())) == n_clusters

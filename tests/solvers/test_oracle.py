@@ -39,8 +39,6 @@ def random_case(seed: int, **changed: Any) -> tuple[Array, DenseProblem, DenseSt
 
 def lagrangian(X: Array, problem: DenseProblem, s: DenseState, *, split: bool) -> float:
     """The augmented Lagrangian of one view, term by term, without the trace of the W-step."""
-    assert s.M is not None
-    assert s.Y2 is not None
     mu = s.penalty
     return float(
         np.sum((X - X @ s.Z) ** 2)

@@ -223,7 +223,6 @@ def test_random_starts_have_the_sum_of_squares_of_their_partition(seed: int) -> 
         assert found == pytest.approx(squares(embedding.rows, labels))
         assert_array_equal(labels, same)
     _, from_labels = start_minima(embedding, minima_of_some[0][0])
-    assert from_labels is not None
     assert_array_equal(from_labels[0], minima_of_some[0][0])
 
 

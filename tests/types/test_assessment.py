@@ -135,7 +135,6 @@ def test_other_numbers_of_the_clusters() -> None:
     found = made_up({(1, 2): 0.4}).renamed([5, 0, 2])
     assert found.cluster_names == (0, 2, 5)
     assert found.standing_clusters == (5,)
-    assert found.borders is not None
     assert found.borders.sizes.tolist() == [40, 30, 50]
     assert_array_equal(found.cluster_agreement, [[1, 2, 0], [4, 5, 3]])
     assert_array_equal(found.contradictions, [[1, -1, -1], [-1, 2, 0]])

@@ -62,7 +62,6 @@ class _FirstSaved:
         self.first = self.first or snapshot
 
     def graph(self, n: int) -> Array:
-        assert self.first is not None
         arrays = self.first.arrays
         parts = tuple(
             np.concatenate(list(arrays[f"graph_{name}"].pieces()))

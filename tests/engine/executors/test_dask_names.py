@@ -115,7 +115,7 @@ def test_reference_graphs_wait_for_what_is_needed_now() -> None:
         later = executor.submit(abs, 1, key="reference_graphs/v")
         now = executor.submit(abs, 2, key="factor/unit/v")
         priority = {
-            one.key: client.cluster.scheduler.tasks[one.key].priority  # type: ignore[union-attr]
+            one.key: client.cluster.scheduler.tasks[one.key].priority
             for one in (later, now)
             if executor.gather([one])
         }
@@ -124,7 +124,7 @@ def test_reference_graphs_wait_for_what_is_needed_now() -> None:
 
 def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
     with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
-        known = client.cluster.scheduler.tasks  # type: ignore[union-attr]
+        known = client.cluster.scheduler.tasks
         workers = set(client.scheduler_info()["workers"])
         handles = [executor.submit(abs, i, key=f"admm_view/0/{i}") for i in range(4)]
         other = executor.submit(abs, 9, key="assemble_graph/0")

@@ -27,7 +27,6 @@ def roots() -> Iterator[dict[str, str]]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setenv(VARIABLE, TOKEN)
         cluster = stack.enter_context(open_cluster(ExecutionTable(workers=1)))
-        assert cluster.client is not None
         observers_of(cluster, "digits")
         page_of(cluster.client)
         info = cluster.client.scheduler_info(n_workers=-1)

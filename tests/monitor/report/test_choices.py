@@ -37,7 +37,6 @@ def test_the_p_values_of_a_selected_number_are_drawn_and_tabled() -> None:
     }
     page = run_page(made_up_content(LABELS, fit=fit))
     section = n_clusters_section(fit["n_clusters_curves"])
-    assert section is not None
     assert re.search(quotes(4, 1, 5, 0.05, 0.031), section["why"])
     assert section["why"] in html.unescape(text_of(page, "number"))
     _, *rows = rows_of(page, "number")
@@ -57,7 +56,6 @@ def test_the_p_values_of_a_selected_number_are_drawn_and_tabled() -> None:
 
 def test_the_selected_number_and_the_level_are_marked_at_their_places() -> None:
     section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
-    assert section is not None
     ((_, _, marks),) = section["chart"].lines
     assert [(mark.at, mark.value) for mark in marks] == list(
         zip(RANK_SAMPLE.counts, RANK_SAMPLE.p_values, strict=True)
@@ -80,7 +78,6 @@ def test_without_clusters_no_number_is_marked_and_no_cluster_is_praised() -> Non
         "p_values": [0.2, 0.3, 0.5, 1.0],
     }
     section = n_clusters_section(counted)
-    assert section is not None
     assert [mark for *_, mark in section["rows"]] == [""] * 4
     assert "selected" not in section["chart"].svg
     assert "n_clusters=1 selected" in section["why"]

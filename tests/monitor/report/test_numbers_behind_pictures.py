@@ -224,7 +224,6 @@ def test_ticks_are_numbers_of_which_no_two_read_alike(
     values: list[float], log: bool, shown: set[str]
 ) -> None:
     chart = chart_of(values, log=log)
-    assert chart is not None
     ticks = [text for text in texts(chart.svg) if text not in "01"]
     ticks.remove("iteration")
     assert len(set(ticks)) == len(ticks) >= 2
@@ -233,7 +232,6 @@ def test_ticks_are_numbers_of_which_no_two_read_alike(
 
 def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
     chart = chart_of([1.0, math.nan, 3.0, 4.0], name="v")
-    assert chart is not None
     ((name, style, marks),) = chart.lines
     assert (name, style) == ("v", 0)
     assert [mark.tip for mark in marks] == [

@@ -233,7 +233,6 @@ def test_tables_of_many_clusters_are_cut_and_say_so() -> None:
 def test_a_view_that_contradicts_a_cluster_names_the_other() -> None:
     content = made_up_content(some_labels(40, 4))
     assessment = content.result.assessment
-    assert assessment is not None
     against = assessment.contradictions.copy()
     against[1, 2] = 3
     result = dataclasses.replace(
@@ -247,7 +246,6 @@ def test_a_view_that_contradicts_a_cluster_names_the_other() -> None:
 def test_batches_have_counts_shares_and_the_clusters_of_one_batch(plain_page: str) -> None:
     content = made_up_content(some_labels(40, 4))
     assert 'id="batches"' not in plain_page
-    assert content.record.fit is not None
     entry = BatchesEntry(
         names=("<b>", "day 2"),
         counts=((5, 5), (5, 5), (10, 0), (1, 9)),

@@ -53,7 +53,6 @@ def test_a_run_clusters_every_sample_and_its_report_has_a_table_of_presence(
 ) -> None:
     directory, has, labels = incomplete
     data = open_store(directory / "data.zarr")
-    assert data.sample_ids is not None
     order = [IDS.tolist().index(name) for name in data.sample_ids]
     assert_array_equal(data.presence, has[order])
     result = read_result(directory / "result.zarr")

@@ -98,8 +98,6 @@ def test_settings_that_were_selected_are_loaded(tiny: Path) -> None:
     loaded = load_run(again(file).directory.path)
     model = MSCAM("auto", n_jobs=1).fit(three_subspaces())
     same_model(loaded, model, three_subspaces(30, seed=2))
-    assert loaded.n_clusters_curves_ is not None
-    assert model.n_clusters_curves_ is not None
     assert loaded.n_clusters_curves_.equals(model.n_clusters_curves_)
 
 
@@ -115,7 +113,6 @@ def test_one_cluster_without_structure_is_a_model_too() -> None:
     assert model.n_clusters_ == loaded.n_clusters_ == 1
     same_model(loaded, model, [rng.standard_normal((5, 4)), rng.standard_normal((5, 7))])
     assert loaded.structure_ is model.structure_ is Structure.NONE
-    assert loaded.n_clusters_curves_ is not None
     assert loaded.n_clusters_curves_.attrs["chosen"] == 1
     assert loaded.cluster_features() == ()
     doctor = CliRunner().invoke(main, ["doctor", str(outcome.directory.path)])
@@ -129,7 +126,6 @@ def test_more_samples_than_are_stored_are_read_from_the_data(pipeline: Write, mo
     with other_values(SIZES, exact_samples=40):
         outcome = again(pipeline(QUIET))
         stored = read_model(outcome.directory.result)
-        assert stored is not None
         assert not any(key.startswith("coordinates") for key in stored.arrays)
         same_model(load_run(outcome.directory.path), estimator().fit(three_subspaces()), new)
     shutil.rmtree(outcome.directory.data)
@@ -203,7 +199,6 @@ def test_ids_and_names_of_columns_are_kept_and_tables_are_read_back() -> None:
     file = pipeline_of(f"{sources}{given}", "second.toml")
     file.write_text(file.read_text().replace("[report]\nenabled = false\n", columns))
     record = again(file).record
-    assert record.metrics is not None
     assert record.metrics["accuracy"] == 1.0
     genes = frames["genes"].iloc[4:8]
     for changed, values in (
@@ -271,7 +266,6 @@ def test_samples_csv_and_parquet_hold_what_the_estimator_says(
 
 def test_parameters_of_a_later_version_are_refused_with_its_number(first: RunOutcome) -> None:
     settings = first.record.settings
-    assert settings is not None
     settings["cluster"]["parameters"]["from_later"] = 1
     rewritten(first.directory, settings=settings, versions={"mscam_dask": "9.1"})
     with raises(DataError, first.directory.path, "from_later", "9.1"):
@@ -288,7 +282,6 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path, first: RunOutcome) -
     with raises(ConfigurationError, "s3://bucket/run"):
         load_run("s3://bucket/run")
     path = first.directory.path
-    assert first.record.data is not None
     more = msgspec.structs.replace(first.record.data, n_samples=61)
     rewritten(first.directory, data=more)
     with raises(DataError, path, "result.zarr", "--overwrite"):

@@ -91,10 +91,8 @@ def test_data_that_cannot_be_used_leave_the_old_results(night: Night, tiny: Path
         night.tonight()
     night.assert_first_is_intact()
     following = RunDirectory(night.root).next()
-    assert following is not None
     failure = following.read_record()
     assert (failure.state, failure.exit_code) == ("failed", 3)
-    assert failure.error is not None
     assert failure.error.type == "DataError"
     assert "view_0" in failure.error.message
     assert not following.result.exists()
@@ -121,7 +119,6 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     night.assert_first_is_intact()
     assert not night.run("").resumed  # nothing changes for the finished run
     following = RunDirectory(night.root).next()
-    assert following is not None
     assert resume_run(following.path if error is Stopped else night.root).resumed
     night.assert_second_is_there()
     assert not resume_run(night.root).resumed

@@ -70,12 +70,10 @@ class Growing:
 
 
 def fit_of(outcome: RunOutcome) -> FitRecord:
-    assert outcome.record.fit is not None
     return outcome.record.fit
 
 
 def drift_of(outcome: RunOutcome) -> DriftRecord:
-    assert outcome.record.drift is not None
     return outcome.record.drift
 
 
@@ -292,7 +290,6 @@ class Old:
         path = shutil.copytree(self.finished.path, self.root / f"tiny-{number}")
         directory = RunDirectory(path)
         fit = directory.read_record().fit
-        assert fit is not None
         rewritten(
             directory,
             number=number,

@@ -164,7 +164,6 @@ def test_a_store_that_grows_under_a_run_is_to_be_tried_again(
     with raises(StoreCorruptError, "'view_0'", store):
         view.read(0, 5)
     record = again(tmp_path / "tiny.toml", output=tmp_path / "next").record
-    assert record.data is not None
     assert (record.data.n_samples, record.exit_code) == (69, 0)
 
 
@@ -228,7 +227,6 @@ def test_a_pipeline_file_with_other_settings_is_refused(stopped: RunDirectory) -
 
 def test_settings_that_cannot_be_read_are_refused(stopped: RunDirectory) -> None:
     settings = stopped.read_record().settings
-    assert settings is not None
     later = {**settings, "data": {**settings["data"], "of_a_later_version": 3}}
     settings["cluster"]["parameters"]["n_klusters"] = 3
     for other, value in (

@@ -62,8 +62,6 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
     assert fit["has_requested_components"]
     assert fit["message"] == Status[fit["status"]].message
     assert sum(fit["view_contributions"].values()) == pytest.approx(1)
-    assert result.assessment is not None
-    assert result.assessment.borders is not None
     assert fit["assessment"] == {
         "structure": result.assessment.structure.name,
         "message": result.assessment.message,
@@ -71,7 +69,6 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
         "largest_p_values": result.assessment.borders.p_values.max(axis=1).tolist(),
     }
     assert fit["cluster_sizes"] == np.bincount(result.labels).tolist()
-    assert stored.labels is not None
     scores = score_partition(stored.labels, result.labels)
     assert record["metrics"]["accuracy"] == scores.accuracy
     assert record["metrics"]["adjusted_rand_index"] == scores.adjusted_rand_index
@@ -102,7 +99,6 @@ def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
     file.write_text(text.format(""))
     outcome = run(file, tmp_path / "out")
     assert not outcome.directory.data.exists()
-    assert outcome.record.data is not None
     assert outcome.record.data.store == str(tmp_path / "tiny.zarr")
     file.write_text(text.format("views = {view_1 = 'second'}\n[evaluate]\nenabled = false\n"))
     outcome = run(file, tmp_path / "other")
@@ -117,21 +113,16 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     file = tmp_path / "open.toml"
     file.write_text(f"[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\n{QUIET}")
     fit = run(file, tmp_path / "out").record.fit
-    assert fit is not None
     assert (fit.setting.scale, fit.setting.alpha) == ("by view", None)
-    assert fit.setting.views is not None
     assert set(fit.setting.views) == set(fit.view_contributions)
     for view in fit.setting.views.values():
         assert view.scale in {"unit", "standard"}
-        assert view.agreement is not None
-        assert view.margin_se is not None
         assert -1 <= view.agreement <= 1
         assert view.margin_se >= 0
     candidates = fit.candidate_settings
     assert {setting["scale"] for setting in candidates} == {"by view"}
     graphs = [(setting["initial_graph"], setting["n_neighbors"]) for setting in candidates]
     assert graphs == [("mean", 20), ("mixed", 20)]
-    assert fit.selected_setting is not None
     assert fit.setting.initial_graph == graphs[fit.selected_setting][0]
     ways = [[name, view.scale, view.alpha] for name, view in fit.setting.views.items()]
     assert candidates[fit.selected_setting]["view_settings"] == ways
@@ -145,10 +136,8 @@ def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
     events: list[Event] = []
     outcome = run(file, tmp_path / "out", observers=[events.append])
     fit = outcome.record.fit
-    assert fit is not None
     (counted,) = [event for event in events if isinstance(event, NClustersSelected)]
     curves = fit.n_clusters_curves
-    assert curves is not None
     assert tuple(curves["p_values"]) == counted.p_values
     assert tuple(curves["counts"]) == tuple(range(2, 7))  # a tenth of 60 samples
     assert curves["n_clusters"] == fit.n_clusters == len(fit.cluster_sizes)
@@ -166,10 +155,8 @@ def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
     )
     events: list[Event] = []
     record = run(file, tmp_path / "out", observers=[events.append]).record
-    assert record.data is not None
     assert [view.name for view in record.data.views] == ["zernike"]
     assert record.data.n_classes == 10
-    assert record.fit is not None
     assert record.fit.status == "SINGLE_CLUSTER"
     assert not any("separated" in getattr(event, "summary", "") for event in events)
 

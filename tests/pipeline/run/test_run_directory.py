@@ -124,7 +124,6 @@ def test_a_directory_is_held_until_its_driver_ends_or_is_killed(tmp_path: Path) 
     path = ended_run(tmp_path / "run")
     command = [sys.executable, "-c", code, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         holder = quotes(path, process.pid, platform.node())
         for overwrite in (False, True):
