@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.fields import MISSING, are_counted
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.readers.registry import read_sources
-from mscam_dask.data.readers.roles import MISSING, are_counted
 from mscam_dask.data.readers.tables import check_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels

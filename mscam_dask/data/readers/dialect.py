@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.readers.roles import is_number, is_value
+from mscam_dask.data.readers.fields import is_number, is_value
 from mscam_dask.errors import DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")

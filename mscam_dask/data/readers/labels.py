@@ -9,19 +9,18 @@ from typing import Any
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, unreadable
-from mscam_dask.data.readers.named_arrays import load_npy
-from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import (
-    MISSING,
-    Table,
+from mscam_dask.data.readers.fields import (
+    Column,
     are_counted,
-    are_unique,
-    id_columns,
     id_strength,
+    is_missing,
     is_number,
     is_value,
     number_of,
 )
+from mscam_dask.data.readers.named_arrays import load_npy
+from mscam_dask.data.readers.registry import table_of
+from mscam_dask.data.readers.roles import Table, id_columns
 from mscam_dask.data.readers.tables import TableRows, parsed_labels
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
@@ -46,15 +45,19 @@ def read_labels(
         table, columns = _texts(file, header=False)
     places = range(len(columns))
     if len(columns) == 1:
-        return parsed_labels(columns[0], str(file), may_be_missing=may_be_missing), None
-    usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
-    keys = [place for place in places if are_unique(columns[place])]
-    of_samples = [p for p in keys if 2 * sum(map(known.__contains__, columns[p])) > len(columns[p])]
+        return parsed_labels(columns[0].texts, str(file), may_be_missing=may_be_missing), None
+    usual = [place for place in places if columns[place].key in LABEL_COLUMNS]
+    of_samples = [
+        place
+        for place in places
+        if columns[place].is_unique
+        and 2 * len(known.intersection(columns[place].texts)) > len(columns[place].texts)
+    ]
     if len(of_samples) == 1:
         (position,) = of_samples
     else:
-        (ids,) = id_columns([(table, dict(enumerate(columns)))])
-        position = -1 if ids is None else ids.position
+        (found,) = id_columns([(table, dict(enumerate(columns)))])
+        position = -1 if found is None else found.position
     free = [place for place in places if place != position]
     labels = free if len(free) == 1 else usual
     if position < 0 or len(labels) != 1:
@@ -63,15 +66,16 @@ def read_labels(
             "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
             "such as id,label. To take a column of a data file, give its name as labels."
         )
-    values = parsed_labels(columns[labels[0]], str(file), may_be_missing=may_be_missing)
-    are_rows = table.may_number_rows(position) and are_counted(columns[position])
-    if are_rows and len(known) == len(values) and known.isdisjoint(columns[position]):
+    values = parsed_labels(columns[labels[0]].texts, str(file), may_be_missing=may_be_missing)
+    ids = columns[position]
+    are_rows = ids.may_number_rows and are_counted(ids.texts)
+    if are_rows and len(known) == len(values) and known.isdisjoint(ids.texts):
         return values, None
-    return values, tuple(columns[position])
+    return values, tuple(ids.texts)
 
 
-def _texts(file: Path, *, header: bool | None = None) -> tuple[Table, list[list[str]]]:
-    """The table of a file, and its columns as text."""
+def _texts(file: Path, *, header: bool | None = None) -> tuple[Table, list[Column]]:
+    """The table of a file, and its columns."""
     table = table_of(Source(file, header=header))
     if table.is_by_blanks and _is_text_per_line(table):
         table = table_of(Source(file, header=header, delimiter="\x1f"))  # which no line has
@@ -113,12 +117,12 @@ def read_sample_columns(
             "properties, with different names in the first line. Correct the names."
         )
     ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
-    columns = dict(zip(names[1:], map(_parsed, others), strict=True))
-    frame = pd.DataFrame(columns, index=pd.Index(own, dtype=object), dtype=object)
+    columns = {name: _parsed(column.texts) for name, column in zip(names[1:], others, strict=True)}
+    frame = pd.DataFrame(columns, index=pd.Index(own.texts, dtype=object), dtype=object)
     frame = frame[frame.index.isin(ids)]
     if frame.empty:
         raise DataError(
-            f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own[:3]}, the "
+            f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own.texts[:3]}, the "
             f"samples are {ids[:3]}. Put their ids in the first column."
         )
     if not frame.index.is_unique:
@@ -131,7 +135,7 @@ def read_sample_columns(
 
 def _parsed(texts: Sequence[str]) -> list[Any]:
     """Return whole numbers, numbers or text, None where missing."""
-    known = [None if text.lower() in MISSING else text for text in texts]
+    known = [None if is_missing(text) else text for text in texts]
     if not all(text is None or is_number(text) for text in known):
         return known
     numbers = [None if text is None else number_of(text) for text in known]

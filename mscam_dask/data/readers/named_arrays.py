@@ -21,7 +21,7 @@ from mscam_dask.data.readers.base import (
     check_size,
     unreadable,
 )
-from mscam_dask.data.readers.roles import CERTAIN, are_unique, id_strength
+from mscam_dask.data.readers.fields import CERTAIN, Column, id_strength
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import LABEL_NAMES, as_text, rows_of
 from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
@@ -147,7 +147,7 @@ def _named_ids(found: Variables, views: Sequence[RowSource]) -> str | None:
         name
         for name, value in found.values.items()
         if id_strength(name) == CERTAIN
-        and are_unique(ids := _ids_in(value))
+        and Column(ids := _ids_in(value)).is_unique
         and all(name != view.name and len(ids) == view.shape[0] for view in views)
     ]
     return names[0] if views and len(names) == 1 else None

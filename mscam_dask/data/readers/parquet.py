@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
-from mscam_dask.data.readers.roles import Table, is_number
+from mscam_dask.data.readers.fields import is_number
+from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError

@@ -13,25 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, SourceContents
-from mscam_dask.data.readers.roles import (
+from mscam_dask.data.readers.fields import (
     CERTAIN,
     MISSING,
     TRUTH,
-    Block,
-    IdColumn,
-    Table,
     are_counted,
-    are_decimals,
     are_names,
-    are_unique,
-    are_whole,
-    id_columns,
+    is_missing,
     is_number,
     is_value,
     number_of,
-    numbers_rows,
-    told_ids,
 )
+from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
@@ -69,7 +62,7 @@ class TableRows:
         numbers: Sequence[int],
         blocks: Iterable[Block] | None = None,
     ) -> None:
-        self.texts: dict[int, list[str]] = {place: [] for place in sorted(texts)}
+        found: dict[int, list[str]] = {place: [] for place in sorted(texts)}
         self.numbers = [*numbers]
         # Number of fields that are no numbers, the first row with one, and its text.
         self.bad: dict[int, tuple[int, int, str]] = {}
@@ -79,8 +72,8 @@ class TableRows:
         if frame is not None and is_typed and blocks is None:
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
-        for block in blocks or table.blocks([*self.texts, *numbers]):
-            for place, fields in self.texts.items():
+        for block in blocks or table.blocks([*found, *numbers]):
+            for place, fields in found.items():
                 fields += [text.strip() for text in block[place]]
             if not numbers:
                 continue
@@ -89,13 +82,14 @@ class TableRows:
             self.values.resize((start + n_rows, len(numbers)), refcheck=False)
             for slot, place in enumerate(numbers):
                 self.values[start:, slot] = self.floats(place, block[place], start)
+        self.texts = {place: table.column(place, fields) for place, fields in found.items()}
 
     def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
         """Numbers of a column of text; those that are none are NaN, and remembered."""
         if (numbers := _plain_numbers(fields, self._decimal)) is not None:
             return numbers
         texts = [text.strip() for text in fields]
-        known = [row for row, text in enumerate(texts) if text.lower() not in MISSING]
+        known = [row for row, text in enumerate(texts) if not is_missing(text)]
         if {texts[row].lower() for row in known} <= TRUTH.keys():
             texts = [TRUTH.get(text.lower(), text) for text in texts]
         found = np.full(len(texts), np.nan)
@@ -136,30 +130,29 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
 
 def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
     """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
-    places = range(len(table.columns))
-    told = told_ids(table)
+    heads, told = table.heads, table.told_ids
     only_text = {*_label_columns(table, selection), *table.left_out}
     if told is not None:
         only_text.add(told.position)
-    free = [place for place in places if place not in only_text]
-    only_text.update(place for place in free if table.is_text(place))
+    free = [place for place in range(len(heads)) if place not in only_text]
+    only_text.update(place for place in free if heads[place].is_text)
     elsewhere = {n.lower() for other in tables if other is not table for n in other.columns}
+    numbers = [place for place in free if place not in only_text]
     may_be_ids = [
         place
-        for place in free
-        if (table.strength(place) and table.is_whole(place))
-        or (table.strength(place) == CERTAIN and (place == free[0] or table.columns[place]))
+        for place in numbers
+        if (heads[place].strength and not heads[place].has_decimals)
+        or (heads[place].strength == CERTAIN and (place == free[0] or table.columns[place]))
         or (
-            (place in free[:2] or table.columns[place].lower() in elsewhere) and table.is_key(place)
+            (place in free[:2] or table.columns[place].lower() in elsewhere) and heads[place].is_key
         )
     ]
-    numbers = [place for place in places if place not in only_text]
     return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
 
 
 def _label_columns(table: Table, selection: Selection) -> list[int]:
     """Columns of labels by their names, the one that is told first."""
-    told = told_ids(table)
+    told = table.told_ids
     names = {
         name: place
         for place, name in enumerate(table.columns)
@@ -186,32 +179,29 @@ def _on_rows(
     left_out = {place: why for place, why in table.left_out.items() if place != truth}
     left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
-    for place, texts in rows.texts.items():
-        if table.left_out.get(place) == "empty" and any(texts):
+    for place, column in rows.texts.items():
+        if table.left_out.get(place) == "empty" and any(column.texts):
             raise DataError(
                 f"{table.where}: the last column has no name and no first values, but later ones such as "
-                f"{next(filter(None, texts))!r}. Correct the header, or the row with one field too many."
+                f"{next(filter(None, column.texts))!r}. Correct the header, or the row with one field too many."
             )
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
-        strength, differ = table.strength(place), are_unique(texts)
-        counts = place == 0 and are_counted(texts, in_order=False)
-        signs = (ids is not None, table.may_number_rows(place), counts)
-        if sum(signs) > 1 and differ and are_whole(texts):
+        signs = (ids is not None, column.may_number_rows, place == 0 and column.counts_rows)
+        if sum(signs) > 1 and column.is_key:
             left_out[place] = _ROW_NUMBERS
         elif ids is not None and (
-            (strength > 1 and not are_decimals(texts, table.decimal))
-            or texts == rows.texts[ids.position]
-            or (differ and are_names(texts))
+            (column.strength > 1 and not column.has_decimals)
+            or column.texts == rows.texts[ids.position].texts
+            or (column.is_unique and are_names(column.texts))
         ):
             left_out[place] = "ids too"
-        elif strength or (
+        elif column.strength or (
             ids is not None
             and place == ids.position + 1
-            and numbers_rows(table, ids.position, rows.texts[ids.position])
+            and rows.texts[ids.position].numbers_rows
             and not table.has_many_keys
-            and differ
-            and are_whole(texts)
+            and column.is_key
         ):
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
@@ -219,8 +209,8 @@ def _on_rows(
     if features or truth is None:
         values = _values(table, rows, features)
     else:  # labels only
-        values = np.empty((len(rows.texts[truth]), 0))
-    sample_ids = None if ids is None else tuple(rows.texts[ids.position])
+        values = np.empty((len(rows.texts[truth].texts), 0))
+    sample_ids = None if ids is None else tuple(rows.texts[ids.position].texts)
     if (
         table.names_of(features) == sample_ids
         and (filled := _with_both_triangles(values)) is not None
@@ -233,7 +223,7 @@ def _on_rows(
         values,
         table.names_of(features),
         sample_ids,
-        None if truth is None else rows.texts[truth],
+        None if truth is None else rows.texts[truth].texts,
         truth=None if truth is None else f"column {names[truth]!r}",
         key=ids,
         is_told=truth is not None and names[truth] == selection.labels,
@@ -245,16 +235,14 @@ def _on_rows(
 def _on_columns(table: Table, selection: Selection) -> SourceContents:
     """Contents of a table with a sample on each column."""
     names = table.columns
+    heads = table.heads
     places = [place for place in range(len(names)) if place not in table.left_out]
-    head = {place: table.head_of(place) for place in places if table.is_text(place) or place == 0}
-    has_numbers = table.is_key(0) and not are_counted(table.head_of(0))
-    if (
-        told_ids(table) is None
-        and has_numbers
-        and (table.strength(0) or names[0].lower() == "entrez")
-    ):
-        table = replace(table, id_position=0)  # Entrez ids
-    (key,) = id_columns([(table, head)])
+    has_numbers = heads[0].is_key and not are_counted(heads[0].texts)
+    may_be_entrez = has_numbers and (heads[0].strength or names[0].lower() == "entrez")
+    if table.told_ids is None and may_be_entrez:
+        table = replace(table, id_position=0)
+    may_be_names = {place: heads[place] for place in places if heads[place].is_text or place == 0}
+    (key,) = id_columns([(table, may_be_names)])
     left_out = dict(table.left_out)
     if key is not None:
         others = [
@@ -263,11 +251,11 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             if p != key.position
             and (
                 _OF_GENES.fullmatch(names[p])
-                or not any(is_value(text, table.decimal) for text in table.head_of(p))
+                or not any(is_value(text, table.decimal) for text in heads[p].texts)
             )
         ]
         left_out |= dict.fromkeys(others, "describes the features")
-        if key.position > 0 and table.may_number_rows(0) and table.is_key(0):
+        if key.position > 0 and heads[0].may_number_rows and heads[0].is_key:
             left_out[0] = _ROW_NUMBERS
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]
     of_labels: dict[str, list[str]] = {}
@@ -298,7 +286,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     return _contents(
         table,
         _values(table, rows, samples).T,
-        None if key is None else tuple(rows.texts[key.position]),
+        None if key is None else tuple(rows.texts[key.position].texts),
         table.names_of(samples),
         None if truth is None else of_labels[truth],
         truth=None if truth is None else f"row {truth!r}",
@@ -363,7 +351,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     """Numbers of the features, (rows, features)."""
     names = table.columns
     for place in set(features) - set(rows.numbers):  # whose first fields are text
-        rows.floats(place, rows.texts[place])
+        rows.floats(place, rows.texts[place].texts)
     bad = {place: rows.bad[place] for place in features if place in rows.bad}
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))

@@ -22,16 +22,15 @@ from mscam_dask.data.readers.dialect import (
     split_first_line,
     split_rows,
 )
-from mscam_dask.data.readers.roles import (
+from mscam_dask.data.readers.fields import (
     CERTAIN,
-    Block,
-    Table,
     are_whole,
     id_strength,
     is_number,
     is_value,
     number_of,
 )
+from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 

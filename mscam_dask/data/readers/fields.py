@@ -1,0 +1,167 @@
+"""Fields of tables: numbers, missing values and ids, and what the fields of a column have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+MISSING = {
+    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
+    *("\\n", "."),  # of MySQL and PostgreSQL, and of SAS and Stata
+    *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+}
+"""Fields, in any case, that stand for a missing value."""
+
+_MINUS = "\u2212"  # of typeset tables
+
+TRUTH = {"true": "1", "false": "0"}
+"""Numbers of truth values, which pandas and R write in any case."""
+
+# An id by its name: certainly; of a family; maybe.
+CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
+
+_PEOPLE = "sample|patient|subject|participant|individual|person|donor|specimen|respondent"
+_THINGS = (
+    "case|record|cell|spot|animal|mouse|aliquot|row|obs|observation|item|object|unit|customer|user|client|"
+    "member|employee|student|product|order|account|image|run|entry|entity|gene|probe|feature|bcrpatient"
+)
+_CERTAIN_NAME = re.compile(
+    rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
+    r"mrn|eid|seqn|iid|rid|pid|nhsno|nhsnumber|rownames?"
+)
+_MAYBE_NAME = re.compile(
+    rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
+)
+_OF_ROW_NUMBERS = re.compile(r"(unnamed\d*|index|level0|row|rowid|rownumber)?", re.IGNORECASE)
+# patient_id, PatientID, user.id; not acid, GRID
+_ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
+
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
+_WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
+_POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
+# 1_000, 1+2j, 12-34, $5.10, 5.1 mg
+_AMOUNT = re.compile(r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$")
+_NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
+_KIND_ROWS = 20
+
+
+def is_number(text: str, decimal: str = ".") -> bool:
+    """Return whether a field is a number in decimal notation."""
+    if decimal != ".":
+        text = "-" if "." in text else text.replace(decimal, ".")
+    return _NUMBER.fullmatch(text.replace(_MINUS, "-")) is not None
+
+
+def number_of(text: str, decimal: str = ".") -> float:
+    """Return the number of a field that is one."""
+    return float(text.replace(decimal, ".").replace(_MINUS, "-"))
+
+
+def is_missing(text: str) -> bool:
+    """Return whether a field stands for a missing value."""
+    return text.lower() in MISSING
+
+
+def is_value(text: str, decimal: str = ".") -> bool:
+    """Return whether a field is a number or a truth value, or says that one is missing."""
+    return is_number(text, decimal) or is_missing(text) or text.lower() in TRUTH
+
+
+def is_whole_number(text: str) -> bool:
+    """Return whether a field is a whole number, also written as 1000.0 or 1e+05."""
+    return _WHOLE.fullmatch(text) is not None or (
+        _POWER.fullmatch(text) is not None and float(text).is_integer()
+    )
+
+
+def are_whole(texts: Sequence[str]) -> bool:
+    """Return whether all are whole numbers."""
+    return all(map(is_whole_number, texts))
+
+
+def id_strength(name: str) -> int:
+    """How surely a column of this name has ids: 0 to 3."""
+    plain = re.sub(r"[\W_]+", "", name).lower()
+    if _CERTAIN_NAME.fullmatch(plain):
+        return CERTAIN
+    if plain == "fid":
+        return _FAMILY
+    return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
+
+
+def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
+    """Return whether all are names, such as P-001, 12-34 and 0012 but not 1,5 or ?; maybe whole numbers too."""
+    if are_whole(texts):
+        return any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
+    return all(
+        _NAME.fullmatch(text) and (with_numbers or not _AMOUNT.match(text)) for text in texts
+    )
+
+
+def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
+    """Return whether texts are the numbers of rows, from 0 or 1."""
+    if len(texts) != 1 and str(len(texts) - 1) not in texts:  # told without a second list
+        return False
+    numbers = (list(map(str, range(first, first + len(texts)))) for first in (0, 1))
+    return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
+
+
+class Column:
+    """Fields of a column as stripped text, its name (None without a header), and what they are, found when asked for."""
+
+    def __init__(self, texts: Sequence[str], name: str | None = None, decimal: str = ".") -> None:
+        self.texts, self.name, self._decimal = texts, name, decimal
+
+    @property
+    def key(self) -> str | None:
+        """The name by which files share a column."""
+        return None if self.name is None else self.name.strip().lower()
+
+    @cached_property
+    def strength(self) -> int:
+        """How surely it has ids by its name: 0 to 3."""
+        return 0 if self.name is None else id_strength(self.name)
+
+    @cached_property
+    def may_number_rows(self) -> bool:
+        """Whether it has the name, or none, of row numbers which pandas and R write."""
+        plain = None if self.name is None else re.sub(r"[\W_]+", "", self.name)
+        return plain is not None and _OF_ROW_NUMBERS.fullmatch(plain) is not None
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether the first fields are not all values."""
+        return not all(is_value(text, self._decimal) for text in self.texts[:_KIND_ROWS])
+
+    @cached_property
+    def is_unique(self) -> bool:
+        """Whether no field is missing or repeated."""
+        different = set(self.texts)
+        return len(different) == len(self.texts) and not any(map(is_missing, different))
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether all are whole numbers."""
+        return are_whole(self.texts)
+
+    @property
+    def is_key(self) -> bool:
+        """Whether they are whole numbers that differ."""
+        return len(self.texts) > 0 and self.is_whole and self.is_unique
+
+    @cached_property
+    def has_decimals(self) -> bool:
+        """Whether all that are known are numbers, and some are not whole."""
+        known = [text for text in self.texts if not is_missing(text)]
+        return all(is_number(text, self._decimal) for text in known) and not are_whole(known)
+
+    @cached_property
+    def counts_rows(self) -> bool:
+        """Whether they are the numbers of rows in any order, from 0 or 1."""
+        return are_counted(self.texts, in_order=False)
+
+    @property
+    def numbers_rows(self) -> bool:
+        """Whether it has nothing but numbers of rows, by its name, or as its name does not say otherwise."""
+        return self.is_whole if self.may_number_rows else not self.strength and self.counts_rows
