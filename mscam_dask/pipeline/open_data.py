@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from mscam_dask import __version__
 from mscam_dask.data.ingest import IngestReport, Source, ingest
 from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
-from mscam_dask.data.readers.combine import gather, labels_of_file
+from mscam_dask.data.readers.combine import gather
+from mscam_dask.data.readers.labels import labels_of_file
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.fields import MISSING, are_counted
-from mscam_dask.data.readers.labels import read_labels
+from mscam_dask.data.readers.labels import check_labels, known_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
-from mscam_dask.data.readers.tables import check_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -24,17 +22,12 @@ from mscam_dask.data.views.rows import lifted, replaced_view
 from mscam_dask.data.views.sample_ids import (
     Join,
     JoinedSamples,
-    check_sample_ids,
-    decoded_id,
     join_samples,
-    places_of,
 )
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
-
-_SHOWN = 3
 
 
 def gather(
@@ -173,13 +166,10 @@ def _with_labels(
     for item in loaded:
         codes, names = None, None
         if item.labels is not None and (labels is None or item.labels_explicit):
-            texts = item.labels.tolist()
             if not may_lack:
-                check_labels(texts, item.where)
-            is_known = np.array(
-                [not may_lack or str(text).lower() not in MISSING for text in texts]
-            )
-            codes = np.full(len(texts), UNLABELED)
+                check_labels(item.labels, item.where)
+            is_known = known_labels(item.labels)
+            codes = np.full(len(item.labels), UNLABELED)
             codes[is_known], names = encode_labels(item.labels[is_known])
         found.append(replace(item, labels=codes, label_names=names or item.label_names))
     return found, others
@@ -241,50 +231,3 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         notes=(*item.notes, f"{item.where}: rows matched by sample id{others} ({moved})."),
         origin={**item.origin, "rows": moved} if item.origin else {},
     )
-
-
-def labels_of_file(
-    file: Path, sample_ids: tuple[str, ...] | None, n_samples: int, *, may_be_missing: bool = False
-) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Labels of a separate file, by id if it has ids, else row by row, and notes.
-
-    Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
-    """
-    labels, ids = read_labels(file, sample_ids, may_be_missing=may_be_missing)
-    notes: tuple[str, ...] = ()
-    if ids is None and labels.shape == (n_samples + 1,):
-        counts = Counter(labels[1:].tolist())
-        if labels[0] not in counts and 1 not in counts.values():
-            notes = (f"{file}: first line {labels[0]} taken as the name of the labels.",)
-            labels = labels[1:]
-    if ids is None and sample_ids is not None:
-        notes += (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
-    if ids is None:
-        return labels, notes
-    if sample_ids is None and are_counted(ids, in_order=False):  # of a run, or row numbers of R
-        return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: labels by row.",)
-    if sample_ids is None:
-        raise DataError(
-            f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
-            "order of the rows, or name the column of ids in the data (--id-column)."
-        )
-    known = set(sample_ids)
-    ids = tuple(one if one in known else decoded_id(one) for one in ids)  # as runs write them
-    check_sample_ids(ids, where=str(file))
-    places = places_of(ids, sample_ids)
-    missing = np.array(sample_ids, dtype=object)[places < 0].tolist()
-    if missing:
-        # says how spellings differ, or that no sample is shared
-        join_samples(
-            {"the data": sample_ids, str(file): ids}, None if known.isdisjoint(ids) else "inner"
-        )
-    if missing and not may_be_missing:
-        raise DataError(
-            f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
-            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
-            "samples), or check that the ids are written in the same way."
-        )
-    n_others = len(ids) - len(sample_ids) + len(missing)
-    others = f", {n_others} of other samples left out" if n_others else ""
-    labels = np.append(labels, np.nan if labels.dtype.kind == "f" else "")  # that of place -1
-    return labels[places], (f"{file}: labels matched by sample id{others}.",)

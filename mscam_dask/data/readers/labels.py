@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.fields import (
+    MISSING,
     Column,
     are_counted,
     id_strength,
@@ -23,29 +26,103 @@ from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import Table, id_columns
 from mscam_dask.data.readers.tables import TableRows, parsed_labels
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.sample_ids import (
+    check_sample_ids,
+    decoded_id,
+    join_samples,
+    places_of,
+)
 from mscam_dask.errors import DataError
 
+_SHOWN = 3
 
-def read_labels(
-    file: Path, sample_ids: Sequence[str] | None = None, *, may_be_missing: bool = False
+
+def labels_of_file(
+    file: Path, sample_ids: tuple[str, ...] | None, n_samples: int, *, may_be_missing: bool = False
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels (n,) of a separate file, by sample id if it has ids, else row by row, and notes.
+
+    Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
+    """
+    labels, ids = _labels_and_ids(file, sample_ids or ())
+    if not may_be_missing:
+        check_labels(labels, str(file))
+    if ids is None:
+        notes = []
+        if labels.shape == (n_samples + 1,):
+            counts = Counter(labels[1:].tolist())
+            if labels[0] not in counts and 1 not in counts.values():
+                notes = [f"{file}: first line {labels[0]} taken as the name of the labels."]
+                labels = labels[1:]
+        if sample_ids is not None:
+            notes.append(f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.")
+        return labels, tuple(notes)
+    if sample_ids is None:
+        if are_counted(ids, in_order=False):  # of a run, or row numbers of R
+            return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: labels by row.",)
+        raise DataError(
+            f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
+            "order of the rows, or name the column of ids in the data (--id-column)."
+        )
+    known = set(sample_ids)
+    ids = tuple(one if one in known else decoded_id(one) for one in ids)  # as runs write them
+    check_sample_ids(ids, where=str(file))
+    places = places_of(ids, sample_ids)
+    missing = np.array(sample_ids, dtype=object)[places < 0].tolist()
+    if missing:
+        # says how spellings differ, or that no sample is shared
+        join_samples(
+            {"the data": sample_ids, str(file): ids}, None if known.isdisjoint(ids) else "inner"
+        )
+    if missing and not may_be_missing:
+        raise DataError(
+            f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
+            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
+            "samples), or check that the ids are written in the same way."
+        )
+    n_others = len(ids) - len(sample_ids) + len(missing)
+    others = f", {n_others} of other samples left out" if n_others else ""
+    labels = np.append(labels, np.nan if labels.dtype.kind == "f" else "")  # that of place -1
+    return labels[places], (f"{file}: labels matched by sample id{others}.",)
+
+
+def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which labels are known: no NaN, None, or text that stands for a missing value."""
+    if labels.dtype.kind in "biu":
+        return np.ones(labels.shape, dtype=np.bool_)
+    return np.array([not is_missing(str(label)) for label in labels.tolist()], dtype=np.bool_)
+
+
+def check_labels(labels: NDArray[Any], where: str) -> None:
+    """Refuse labels of which some are missing."""
+    rows = np.flatnonzero(~known_labels(labels))
+    if rows.size:
+        raise DataError(
+            f"{rows.size} label(s) of {where} are missing, the first in row {rows[0]} (counted from 0 below a header). "
+            "Mark unlabeled samples with a number such as -1 (a word, if labels are text), and rename a class whose "
+            f"name stands for a missing value: {', '.join(sorted(filter(None, MISSING)))}."
+        )
+
+
+def _labels_and_ids(
+    file: Path, sample_ids: Sequence[str]
 ) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
+    """Labels in a .npy file, or in a table with a column of labels, maybe beside one of ids.
 
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
-    "T cell" is one label. The column that has most of its values from `sample_ids` has the ids. Returns one label for
-    each row (missing ones are NaN or empty text, if they may be missing), and the ids of the rows where the table has them;
-    numbers of rows without a name, as R and pandas write them, are no ids where the samples have other ones.
+    "T cell" is one label. The column that has most of its values from `sample_ids` has the ids; numbers of rows without
+    a name, as R and pandas write them, are no ids where the samples have other ones.
     """
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
             return load_npy(Source(file)), None
-    known = {*(sample_ids or ())}
+    known = {*sample_ids}
     table, columns = _texts(file)
     if table.has_header and not known.isdisjoint(table.columns):
         table, columns = _texts(file, header=False)
     places = range(len(columns))
     if len(columns) == 1:
-        return parsed_labels(columns[0].texts, str(file), may_be_missing=may_be_missing), None
+        return parsed_labels(columns[0].texts), None
     usual = [place for place in places if columns[place].key in LABEL_COLUMNS]
     of_samples = [
         place
@@ -66,8 +143,7 @@ def read_labels(
             "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
             "such as id,label. To take a column of a data file, give its name as labels."
         )
-    values = parsed_labels(columns[labels[0]].texts, str(file), may_be_missing=may_be_missing)
-    ids = columns[position]
+    values, ids = parsed_labels(columns[labels[0]].texts), columns[position]
     are_rows = ids.may_number_rows and are_counted(ids.texts)
     if are_rows and len(known) == len(values) and known.isdisjoint(ids.texts):
         return values, None

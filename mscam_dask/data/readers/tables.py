@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.fields import (
     CERTAIN,
-    MISSING,
     TRUTH,
     are_counted,
     are_names,
@@ -332,7 +331,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
-        labels=None if labels is None else parsed_labels(labels, table.where),
+        labels=None if labels is None else parsed_labels(labels),
         sample_ids=sample_ids,
         labels_explicit=is_told,
         notes=(*table.notes, *(f"{table.where}: {note}" for note in (*said, *notes))),
@@ -447,27 +446,9 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     ]
 
 
-def parsed_labels(
-    texts: Sequence[str], where: str, *, may_be_missing: bool = False
-) -> NDArray[Any]:
-    """Return numbers where all are numbers, text otherwise; missing ones are refused, or NaN and empty text."""
-    if not may_be_missing:
-        check_labels(texts, where)
-    known = ["" if text.lower() in MISSING else text for text in texts]
+def parsed_labels(texts: Sequence[str]) -> NDArray[Any]:
+    """Return numbers where all that are known are numbers, text otherwise; missing ones are NaN or empty text."""
+    known = ["" if is_missing(text) else text for text in texts]
     if all(map(is_number, filter(None, known))):
         return np.array([number_of(text) if text else np.nan for text in known])
     return np.array(known, dtype=np.str_)
-
-
-def check_labels(labels: Any, where: str) -> None:
-    """Refuse labels that are texts which stand for missing ones; numbers are checked where they are encoded."""
-    missing = [
-        row for row, text in enumerate(labels) if isinstance(text, str) and text.lower() in MISSING
-    ]
-    if missing:
-        raise DataError(
-            f"{len(missing)} label(s) of {where} are missing, the first {str(labels[missing[0]])!r} in "
-            f"row {missing[0]} (counted from 0 below a header). Mark unlabeled samples with a number "
-            "such as -1 (a word, if labels are text), and rename a class whose name stands for a missing value: "
-            f"{', '.join(sorted(filter(None, MISSING)))}."
-        )

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
-from mscam_dask.data.readers.labels import read_labels
+from mscam_dask.data.readers.labels import labels_of_file
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
 from tests.messages import raises
@@ -170,25 +171,26 @@ def test_a_blank_line_among_single_values_is_a_missing_one(
 )
 def test_a_line_of_several_words_is_one_label(tmp_path: Path, labels: list[str]) -> None:
     for heading in ("", "label\n"):
-        values, ids = read_labels(write(tmp_path, heading + "\n".join(labels), "labels.txt"))
-        assert (values.tolist(), ids) == (labels, None)
+        file = write(tmp_path, heading + "\n".join(labels), "labels.txt")
+        values, notes = labels_of_file(file, None, len(labels))
+        assert (values.tolist(), notes) == (labels, ())
 
 
 @pytest.mark.parametrize("decimal", [".", ","])
 def test_rows_of_numbers_are_no_labels(tmp_path: Path, decimal: str) -> None:
     text = "1.5 2.5\n1.5 2.5\n3.5 4.5\n3.5 4.5\n".replace(".", decimal)
     with pytest.raises(DataError):
-        read_labels(write(tmp_path, text, "labels.txt"))
+        labels_of_file(write(tmp_path, text, "labels.txt"), None, 4)
 
 
 @pytest.mark.parametrize(("missing", "other"), [("", "1"), (" null ", "x")])
 def test_missing_labels_are_no_class(tmp_path: Path, missing: str, other: str) -> None:
     labels = [other, missing, other, missing]
     rows = "".join(f"{row},{label},{row * row}\n" for row, label in enumerate(labels))
+    with pytest.raises(DataError, match=r"2 label\(s\) .* are missing, the first in row 1"):
+        ingest(write(tmp_path, "a,label,b\n" + rows), tmp_path / "s.zarr")
     with pytest.raises(DataError):
-        read(write(tmp_path, "a,label,b\n" + rows))
-    with pytest.raises(DataError):
-        read_labels(write(tmp_path, "\n".join(labels) + "\n1\n", "labels.txt"))
+        labels_of_file(write(tmp_path, "\n".join(labels) + "\n1\n", "labels.txt"), None, 5)
 
 
 @pytest.mark.parametrize(
@@ -292,9 +294,10 @@ def test_the_first_bad_field_is_named(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.dat"
     path.write_text("größe\n1\n", encoding="latin1")
-    for reading in (read, read_labels):
-        with pytest.raises(DataError, match="iconv -f latin1"):
-            reading(path)
+    with pytest.raises(DataError, match="iconv -f latin1"):
+        read(path)
+    with pytest.raises(DataError, match="iconv -f latin1"):
+        labels_of_file(path, None, 1)
 
 
 def packed(content: bytes, suffix: str) -> bytes:
