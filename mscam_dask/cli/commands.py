@@ -66,6 +66,8 @@ def predict_samples(
                 f"{output} exists. Give --overwrite to replace it, or another output file (-o)."
             )
     table = predict_files(run, sources, batches)
+    for note in table.attrs.pop("notes"):
+        click.echo(f"Note: {note}", err=True)
     if output is None:
         click.echo(table_bytes(table, ".csv").decode(), nl=False)
         return 0

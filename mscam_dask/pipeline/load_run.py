@@ -139,7 +139,7 @@ class _RunView(RowSource):
 def predict_files(
     run: str | os.PathLike[str], sources: Sequence[str], batches: str | None = None
 ) -> pd.DataFrame:
-    """Predict the clusters of the samples of files with a finished run."""
+    """Predict the clusters of the samples of files with a finished run; `attrs` has the notes of their readers."""
     estimator = load_run(run)
     try:
         table = msgspec.convert((StoredRun.read(run).record.settings or {})["data"], DataTable)
@@ -149,20 +149,24 @@ def predict_files(
             "store, and load the run in Python (mscam_dask.load_run)."
         ) from error
     with ExitStack() as stack:
-        new = _new_samples(estimator, table, sources, stack)
+        new, notes = _new_samples(estimator, table, sources, stack)
         of_samples = None
         if batches is not None:
-            of_samples, _ = sample_column(Path(batches), files_of(table, sources), new)
+            of_samples, more = sample_column(Path(batches), files_of(table, sources), new)
+            notes += more
         labels = estimator.predict(new, batches=of_samples)
         membership = estimator.predict_proba(new, batches=of_samples)
-    return sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)
+    found = sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)
+    found.attrs["notes"] = notes
+    return found
 
 
 def _new_samples(
     estimator: MSCAM, table: DataTable, sources: Sequence[str], stack: ExitStack
-) -> MultiViewData:
+) -> tuple[MultiViewData, tuple[str, ...]]:
+    """The new samples, and notes on how their files were read."""
     if len(sources) == 1 and is_store(sources[0]):
-        return open_store(sources[0])
+        return open_store(sources[0]), ()
     files = files_of(table, sources)
     excluded = estimator.excluded_views_
     views: list[str] | dict[str, str]
@@ -173,5 +177,5 @@ def _new_samples(
         views = [name for name in listed if name not in excluded]
     if table.labels is not None and not Path(table.labels).is_file():
         with contextlib.suppress(DataError):  # new samples need no labels
-            return gather(files, views, table.labels, stack, table.join, may_lack_views=True)[0]
-    return gather(files, views, None, stack, table.join, may_lack_views=True)[0]
+            return gather(files, views, table.labels, stack, table.join, may_lack_views=True)[:2]
+    return gather(files, views, None, stack, table.join, may_lack_views=True)[:2]

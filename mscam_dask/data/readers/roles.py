@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,7 +154,58 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
         may_be_ids = 0 in columns and columns[0].is_whole
         if ids is None and may_be_ids and table.heads[0].key in names_of_ids:
             raise _unclear(table)
+    _check_agreement(tables, found)
     return found
+
+
+def _check_agreement(
+    tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
+) -> None:
+    """Refuse tables whose samples another column that they share matches in another way, and as surely as the ids."""
+    matched = [
+        (table, columns, columns[ids.position])
+        for (table, columns), ids in zip(tables, found, strict=True)
+        if ids and table.told_ids is None
+    ]
+    for (table, columns, ids), (other, others, other_ids) in itertools.combinations(matched, 2):
+        by_key = {column.key: column for column in others.values() if column is not other_ids}
+        for column in columns.values():
+            same = by_key.get(column.key)
+            if column is ids or column.key is None or same is None or _is_surer(ids, column, same):
+                continue
+            rows = dict(zip(map(_plain, column.texts), map(_plain, ids.texts), strict=True))
+            pairs = [
+                (rows[text], own)
+                for text, own in zip(
+                    map(_plain, same.texts), map(_plain, other_ids.texts), strict=True
+                )
+                if text in rows
+            ]
+            is_shared = 2 * len(pairs) >= min(len(rows), len(same.texts))
+            n_ids = len({*rows.values()}.intersection(map(_plain, other_ids.texts)))
+            if is_shared and 2 * n_ids >= len(pairs) and any(one != two for one, two in pairs):
+                raise DataError(
+                    f"{table.where} and {other.where}: columns {ids.name!r} and {column.name!r} are in both, and match the "
+                    f"samples in different ways. Set id_column={ids.name!r} or id_column={column.name!r} (--id-column), or "
+                    "their position (0, 1, ...) where they have no name."
+                )
+
+
+def _is_surer(ids: Column, *others: Column) -> bool:
+    """Return whether a column has ids rather than columns of another name, which may have none or number the rows."""
+    own = 0 if ids.may_number_rows else ids.strength
+    return any(
+        not column.is_unique
+        or column.has_decimals
+        or (column.numbers_rows and (column.counts_rows or _are_rising(column.texts)))
+        or own > (0 if column.may_number_rows else column.strength)
+        for column in others
+    )
+
+
+def _are_rising(texts: Sequence[str]) -> bool:
+    numbers = [float(text) for text in texts]
+    return numbers == sorted(numbers)
 
 
 def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:

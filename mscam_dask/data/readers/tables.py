@@ -16,6 +16,7 @@ from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.fields import (
     CERTAIN,
     TRUTH,
+    Column,
     are_counted,
     are_names,
     is_missing,
@@ -186,6 +187,8 @@ def _on_rows(
             )
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
+        if ids is not None:
+            _check_order(table, rows.texts[ids.position], column)
         signs = (ids is not None, column.may_number_rows, place == 0 and column.counts_rows)
         if sum(signs) > 1 and column.is_key:
             left_out[place] = _ROW_NUMBERS
@@ -229,6 +232,22 @@ def _on_rows(
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
+
+
+def _check_order(table: Table, ids: Column, other: Column) -> None:
+    """Refuse a second column under the name of the sample ids that has them in another order."""
+    known = [pair for pair in zip(ids.texts, other.texts, strict=True) if not is_missing(pair[1])]
+    n_shared = len({text for _, text in known}.intersection(ids.texts))
+    if (
+        other.key
+        and other.key == ids.key
+        and any(own != text for own, text in known)
+        and 2 * n_shared > len(known)
+    ):
+        raise DataError(
+            f"{table.where}: two columns {ids.name!r} have the same sample ids in different orders, as two tables side by "
+            "side have. Write each to a file or sheet of its own, or drop one of the columns."
+        )
 
 
 def _on_columns(table: Table, selection: Selection) -> SourceContents:

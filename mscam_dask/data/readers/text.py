@@ -132,13 +132,15 @@ def _table(
     has_row_names = False
     if first is not None:
         columns, left_out, has_row_names = _columns(where, first, body, decimal)
-    is_gct, samples_in = _is_gct(above), source.samples_in
+    is_gct, samples_in, id_position = _is_gct(above), source.samples_in, 0
     if is_gct or (comment == "!" and columns[0] == "ID_REF"):
         samples_in = "columns"
     if is_gct:  # 1.3 counts rows and columns that describe samples and features
         sizes = [*map(int, above[1].split())]
         n_notes, n_rows = sizes[2:4] if len(sizes) > 3 else (1, 0)
-        left_out |= dict.fromkeys(range(1, 1 + n_notes), "describes the features")
+        id_position = columns.index("Name") if "Name" in columns else 0  # GTEx numbers the rows
+        places = range(1 + id_position + n_notes)
+        left_out |= dict.fromkeys({*places} - {id_position}, "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
     number_rows = are_whole([row[0] for row in body])
     said = [
@@ -157,7 +159,7 @@ def _table(
         blocks=lambda _: _blocks(source, opened, where, dialect, len(columns), n_above, comment),
         has_header=first is not None,
         samples_in=samples_in,
-        id_position=0 if is_gct or (has_row_names and not number_rows) else None,
+        id_position=id_position if is_gct or (has_row_names and not number_rows) else None,
         left_out=left_out,
         form=", ".join(said),
         notes=(note,) if note else (),
@@ -190,6 +192,8 @@ def _heading(
             has_header = True
         else:
             has_header, note = _has_header(source, where, rows, decimal)
+        if has_header and len(first) > 1:
+            _check_title(where, rows)
     if not has_header:
         return None, 0, note
     n_lines = 1 + "".join(next(fields_of(lines, dialect.delimiter))).count("\n")
@@ -257,6 +261,27 @@ def _has_header(
         doubt = has_ids or are_odd or (stands_out and not are_digits)
         taken = f"the first {what} (--header if it names the columns)"
     return has_header, _taken(where, first, taken) if doubt else ""
+
+
+def _check_title(where: str, rows: list[list[str]]) -> None:
+    """Refuse a first line above one that names the columns: a name of ids, or numbers that count, as years do."""
+    first, second, *body = [*rows, [], []][: max(3, len(rows))]
+    is_named = any(map(str.isalnum, second[:1])) and id_strength(second[0]) == CERTAIN
+    digits = second[1:]
+    are_digits = len(digits) > _NUMBERED and all(map(str.isdecimal, digits))
+    counts = are_digits and [*map(int, digits)] == [
+        *range(int(digits[0]), int(digits[0]) + len(digits))
+    ]
+    are_others = not any(all(map(str.isdecimal, row[1:])) for row in body)
+    if (
+        (is_named or (counts and are_others))
+        and id_strength(first[0]) < CERTAIN
+        and not is_value(first[-1])
+    ):
+        raise DataError(
+            f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
+            f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."
+        )
 
 
 def _is_like(
