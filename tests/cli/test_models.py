@@ -228,6 +228,11 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     assert result.exit_code == 0
     found = [int(row.split(",")[1]) for row in result.stdout.splitlines()[1:]]
     assert adjusted_rand_index(kind[~old], np.array(found)) == 1.0
+    Path("later.csv").write_text(
+        "row,batch\n" + "".join(f"{row},day3\n" for row in range(len(found)))
+    )
+    result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
+    assert "later.csv: labels by row." in result.stderr
     assert call("predict", "runs/b", "new.npz").exit_code == 3
     Path("batches.csv").write_text("day1\n" * np.count_nonzero(old))
     assert call("run", "run.toml", "--in-process", "-o", "runs/b").exit_code != 0

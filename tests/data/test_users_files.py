@@ -39,6 +39,7 @@ YEARS = A.set_axis(["2001", "2002", "2003", "2004"], axis=1)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
 GERMAN = csv_of(A, sep=";", decimal=",")
 LINES = csv_of(A).splitlines()
+TITLE = "what,we,found,last,year\n"
 HASHED = A.set_axis(["age", "# of visits", "bmi", "no#"], axis=1)
 PRECISE = A * np.pi * 1e-7
 SERIES = (
@@ -48,6 +49,12 @@ SERIES = (
 )
 GCT = "#1.2\n4\t12\n" + csv_of(
     A.T.assign(Description=7)[["Description", *A.index]], "Name", sep="\t"
+)
+GTEX = "#1.2\n4\t12\n" + csv_of(
+    A.T.assign(Name=A.columns, Description="x").reset_index(drop=True)[
+        ["Name", "Description", *A.index]
+    ],
+    sep="\t",
 )
 EVERY_ROW = A.mask(np.arange(4) == np.arange(12)[:, None] % 4)
 NAMELESS = EVERY_ROW.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1)
@@ -72,6 +79,7 @@ READ: dict[str, tuple[Any, Any]] = {
     "# in ids": beside(csv_of(A.set_axis([f"R#{i}" for i in range(12)])), frame=A.set_axis([f"R#{i}" for i in range(12)])),
     "GEO": beside(SERIES, "a.txt"),
     "GCT": beside(GCT, "a.gct"),
+    "GCT of GTEx": beside(GTEX, "a.gct"),
     "tab, a cell empty in every row": beside(csv_of(EVERY_ROW, sep="\t"), "a.txt", EVERY_ROW),
     "the same without names": (
         {"a.txt": EVERY_ROW.to_csv(sep="\t", index=False, header=False)},
@@ -110,6 +118,11 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "--skip"),
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
+    "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
+    "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
+    "two tables side by side": (
+        ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
+    "reais": (beside(csv_of(A.assign(a1=[f"R$ {k},50" for k in range(12)]), sep=";", decimal=",")), "a1"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),

@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mscam_dask.data.ingest import ingest
+from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.read import open_store
 from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
 from tests.messages import quotes
+
+SHUFFLED = [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]
 
 
 @pytest.mark.parametrize("name", ["eid", "受试者", "#IID"])
@@ -198,7 +200,7 @@ def test_a_first_column_that_counts_rows_is_no_feature(
     [
         ("n", range(1, 13)),
         ("", range(3, 15)),
-        ("", [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]),
+        ("", SHUFFLED),
     ],
 )
 @pytest.mark.parametrize("other", ["kennung", "patient_id", "nhc"])
@@ -214,7 +216,11 @@ def test_row_numbers_are_no_ids_beside_whole_numbers_that_another_file_has(
     numbered = [csv_of(rows, heading) for rows in rows_of]
     for text in (csv_of(second, other), *([numbered[1]] if other != "nhc" or heading else [])):
         files = {"a.csv": numbered[0], "b.csv": text}
-        assert read(tmp_path, files, (first, second)) == "right"
+        found = read(tmp_path, files, (first, second))
+        if numbers == SHUFFLED and other == "kennung" and text == numbered[1]:  # which may be ids
+            assert re.match(quotes("refused", "match the samples in different ways"), found)
+        else:
+            assert found == "right"
 
 
 def test_a_column_behind_ids_without_a_name_is_told_to_be_a_feature(tmp_path: Path) -> None:
@@ -273,3 +279,25 @@ def test_whole_numbers_of_features_behind_row_numbers_are_no_ids(tmp_path: Path)
     assert read(tmp_path, files, (first, second)) == "right"
     files["b.csv"] = csv_of(second.iloc[:10], "")
     assert read(tmp_path, files, (first[:10], second[:10]), join="inner") == "right"
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "key"),
+    [
+        ("", SHUFFLED, "kennung"),
+        ("barcode", [f"Q{row}" for row in range(12)], "patient"),
+        ("well", [f"{'ABC'[row // 4]}{row % 4}" for row in range(12)], "kennung"),
+    ],
+)
+def test_two_columns_that_match_the_samples_in_different_ways_are_a_question(
+    tmp_path: Path, name: str, others: list[Any], key: str
+) -> None:
+    frames = {"a.csv": A.set_axis(NUMBERS), "b.csv": B.set_axis(NUMBERS).iloc[ORDER]}
+    for file, frame in frames.items():
+        rows = frame.rename_axis(key).reset_index().set_axis(others)
+        (tmp_path / file).write_text(csv_of(rows, name))
+    known = {file[0]: frame for file, frame in frames.items()}
+    found = outcome([tmp_path / file for file in frames], known, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "match the samples in different ways", repr(key)), found)
+    told = [Source(tmp_path / file, id_column=key) for file in frames]
+    assert outcome(told, known, tmp_path / "s.zarr") == "right"

@@ -98,8 +98,8 @@ def check_labels(labels: NDArray[Any], where: str) -> None:
     rows = np.flatnonzero(~known_labels(labels))
     if rows.size:
         raise DataError(
-            f"{rows.size} label(s) of {where} are missing, the first in row {rows[0]} (counted from 0 below a header). "
-            "Mark unlabeled samples with a number such as -1 (a word, if labels are text), and rename a class whose "
+            f"{rows.size} label(s) of {where} are missing, the first {str(labels[rows[0]])!r} in row {rows[0]} (counted "
+            "from 0 below a header). Mark unlabeled samples with a number such as -1 (a word, if labels are text), and rename a class whose "
             f"name stands for a missing value: {', '.join(sorted(filter(None, MISSING)))}."
         )
 

@@ -171,7 +171,9 @@ def _check_agreement(
         by_key = {column.key: column for column in others.values() if column is not other_ids}
         for column in columns.values():
             same = by_key.get(column.key)
-            if column is ids or column.key is None or same is None or _is_surer(ids, column, same):
+            if column is ids or column.key is None or same is None:
+                continue
+            if _are_surer((ids, other_ids), (column, same)):
                 continue
             rows = dict(zip(map(_plain, column.texts), map(_plain, ids.texts), strict=True))
             pairs = [
@@ -191,14 +193,16 @@ def _check_agreement(
                 )
 
 
-def _is_surer(ids: Column, *others: Column) -> bool:
-    """Return whether a column has ids rather than columns of another name, which may have none or number the rows."""
-    own = 0 if ids.may_number_rows else ids.strength
-    return any(
+def _are_surer(ids: Sequence[Column], others: Sequence[Column]) -> bool:
+    """Return whether columns have ids rather than others, which have no or weaker names of ids, or number the rows."""
+    own, other = (
+        max(0 if column.may_number_rows else column.strength for column in columns)
+        for columns in (ids, others)
+    )
+    return own > other or any(
         not column.is_unique
         or column.has_decimals
         or (column.numbers_rows and (column.counts_rows or _are_rising(column.texts)))
-        or own > (0 if column.may_number_rows else column.strength)
         for column in others
     )
 
