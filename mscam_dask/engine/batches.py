@@ -19,6 +19,7 @@ from mscam_dask.solvers.batch_effects import (
     BatchCells,
     batch_cells,
     batch_means,
+    batch_scales,
     expected_share,
     fit_new_batch,
     group_sums,
@@ -29,10 +30,7 @@ from mscam_dask.solvers.batch_effects import (
 )
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.result import BatchShares
-from mscam_dask.types.rules import CONSTANTS, SIZES
-
-# Columns of a view in which neighbors are searched for the share of batches among them.
-_MAX_COLUMNS = 1024
+from mscam_dask.types.rules import SIZES
 
 SMALLEST_NEW_BATCH = 10
 """Samples of a new batch from which its offsets can be estimated."""
@@ -42,7 +40,7 @@ SMALLEST_NEW_BATCH = 10
 class BatchEffects:
     """Batch effects of a fit, from which new samples of its batches, and of others, are corrected."""
 
-    corrections: dict[str, BatchCorrection]  # by feature view; empty if there were no effects
+    corrections: dict[str, BatchCorrection]  # by feature view with effects
     encoders: dict[str, Encoder]  # of the rows of each of these views to their scores
     score_means: NDArray[np.float64]  # (K, q) mean scores of the cells, all views side by side
     row_means: dict[str, NDArray[np.float64]]  # (K, d) corrected, by view
@@ -57,6 +55,7 @@ class _Scored:
     samples: NDArray[np.int64]
     means: NDArray[np.float64]
     encoder: Encoder
+    scaled: bool  # whether batches have other scales
 
 
 def batch_effects(
@@ -84,8 +83,8 @@ def batch_effects(
     corrections, encoders, row_means, shares = (
         dict(zip(sampled, column, strict=True)) for column in zip(*of_views, strict=True)
     )
-    corrections = corrections if of_cells.offsets.any() else {}
-    return BatchEffects(corrections, encoders, of_cells.means, row_means, shares)
+    effects = {name: found for name, found in corrections.items() if found is not None}
+    return BatchEffects(effects, encoders, of_cells.means, row_means, shares)
 
 
 def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
@@ -112,8 +111,13 @@ def scores_of_view(view: RowSource, batches: NDArray[np.int64], n_batches: int) 
     present, shape = view.present, view_shape(view)
     samples = np.arange(len(batches)) if present is None else present.samples
     means = batch_means(view.read, shape, batches[samples], n_batches)
-    encoder = score_encoder(view.read, shape, batches[samples], means, view.name)
-    return _Scored(encoder(view.read(0, shape.n_samples)), samples, means, encoder)
+    own = batches[samples]
+    encoder = score_encoder(view.read, shape, own, means, view.name)
+    rows = view.read(0, shape.n_samples)
+    scales = batch_scales(rows - means[own], encoder, own, n_batches)
+    center = encoder(means.mean(axis=0)[None])
+    scores = (encoder(rows) - center) / scales[own, None] + center
+    return _Scored(scores, samples, means, encoder, bool((scales != 1.0).any()))
 
 
 def cells_of_views(
@@ -127,28 +131,21 @@ def cells_of_views(
 
 def correction_of_view(
     view: RowSource, scored: _Scored, cells: BatchCells, batches: NDArray[np.int64]
-) -> tuple[BatchCorrection, Encoder, NDArray[np.float64], BatchShares]:
-    """Correction of a view, its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
+) -> tuple[BatchCorrection | None, Encoder, NDArray[np.float64], BatchShares]:
+    """Correction of a view, None without effects; its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
     view = cache_chunks(view)
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
     sums = group_sums(view.read, view_shape(view), of_cells, own, len(cells.means), scored.means)
     correction, means = view_correction(sums)
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows = view.read(0, view.shape[0])[some]
-    corrected = correction.of_rows(rows, own[some]) if cells.offsets.any() else rows
-    before, after = (
-        same_batch_share(_standardized(points), own[some], CONSTANTS.validation_neighbors)
-        for points in (rows, corrected)
-    )
+    has_scales = scored.scaled and bool((correction.factors != 1.0).any())
+    found = correction if has_scales or cells.offsets.any() else None
+    before = after = same_batch_share(rows, own[some])
+    if found is not None:
+        after = same_batch_share(found.of_rows(rows, own[some]), own[some])
     expected = expected_share(of_cells[some], own[some])
-    return correction, scored.encoder, means, BatchShares(before, after, expected)
-
-
-def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    columns = np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _MAX_COLUMNS)).astype(np.int64)
-    rows = rows[:, columns]
-    deviations = rows.std(axis=0)
-    return np.asarray((rows - rows.mean(axis=0)) / np.where(deviations > 0.0, deviations, 1.0))
+    return found, scored.encoder, means, BatchShares(before, after, expected)
 
 
 def corrections_of_new_batch(

@@ -8,9 +8,11 @@ alone, so that clusters of one batch stay where they are. See docs/method.md.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.neighbors import nearest_neighbors
@@ -20,13 +22,16 @@ from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
 from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
-from mscam_dask.types.rules import RULES
+from mscam_dask.types.rules import CONSTANTS, RULES
 
 MAX_SCORES = 64
 """Principal scores of each view, at most."""
 
 SMALLEST = 5
 """Samples of a cell of a batch from which means are compared."""
+
+# Columns of a view in which neighbors are searched for the share of batches among them.
+_MAX_COLUMNS = 1024
 
 # Offsets of two batches, of all pairs of their cells, that are tried by their cells, then by all samples.
 _N_COARSE, _N_FINE = 40, 3
@@ -53,7 +58,7 @@ def batch_means(
     """Mean row (B, d) of each batch; zeros for a batch without samples."""
     sums = np.zeros((n_batches, shape.n_features))
     for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        np.add.at(sums, batches[start:stop], read(start, stop))
+        sums += _sums_of(read(start, stop), batches[start:stop], n_batches)
     sizes = np.bincount(batches, minlength=n_batches)
     return np.asarray(sums / np.maximum(sizes, 1)[:, None])
 
@@ -77,6 +82,32 @@ def score_encoder(
     rank = min(rank, MAX_SCORES)
     weights = np.sqrt(shape.n_samples * s2[:rank] / noise)
     return dataclasses.replace(found.encoder, loadings=found.encoder.loadings[:, :rank] * weights)
+
+
+def batch_scales(
+    rows: NDArray[np.float64], encoder: Encoder, batches: NDArray[np.int64], n_batches: int
+) -> NDArray[np.float64]:
+    """Scale (B,) of the rows (n, d), minus the means of their batches, by their residuals from the scores, which need no cells.
+
+    It is 1 if it is not worth log n, or if the scores are not scaled too: more noise is no scale.
+    """
+    standardized = encoder.transform.apply(rows) if encoder.transform else rows
+    directions = encoder.loadings / np.linalg.norm(encoder.loadings, axis=0)
+    rank, sizes = directions.shape[1], np.bincount(batches, minlength=n_batches)
+    residuals = np.sum(standardized**2, axis=1) - np.sum((standardized @ directions) ** 2, axis=1)
+    if rank == rows.shape[1] or residuals.min() <= 0.0:
+        return np.ones(n_batches)
+    noise = 0.5 * np.log(residuals)[:, None]
+    means = _means_of(noise, batches, n_batches)
+    variance = float(np.mean((noise - means[batches]) ** 2))
+    found = means[:, 0] - noise.mean()
+    found[sizes * found**2 <= variance * np.log(len(rows))] = 0.0
+    signal = _means_of(np.sum(encoder(rows) ** 2, axis=1)[:, None], batches, n_batches)[:, 0]
+    signal -= rank * np.exp(2.0 * found) / np.mean(np.exp(2.0 * found)[batches])
+    slopes = 0.5 * np.log(np.where(signal > 0.0, signal, 1.0))
+    slopes -= slopes[batches].mean()
+    same = (signal > 0.0) & (np.abs(slopes - found) < np.abs(slopes))
+    return np.where(same, np.exp(found), 1.0)
 
 
 def batch_cells(
@@ -153,10 +184,15 @@ def _means_of(
 ) -> NDArray[np.float64]:
     """Mean (G, q) of the known values of each group, 0 where there are none."""
     known = ~np.isnan(rows)
-    sums, counts = np.zeros((2, n_groups, rows.shape[1]))
-    np.add.at(sums, groups, np.where(known, rows, 0.0))
-    np.add.at(counts, groups, known)
-    return np.asarray(sums / np.maximum(counts, 1.0))
+    sums = _sums_of(np.where(known, rows, 0.0), groups, n_groups)
+    return np.asarray(sums / np.maximum(_sums_of(known, groups, n_groups), 1.0))
+
+
+def _sums_of(rows: NDArray[Any], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
+    """Sum (G, q) of the rows of each group."""
+    places = np.arange(len(rows) + 1)
+    indicators = csr_array((np.ones(len(rows)), groups, places), shape=(len(rows), n_groups))
+    return np.asarray(indicators.T @ rows)
 
 
 def _centers(
@@ -194,8 +230,7 @@ def _offsets_of_pairs(
             merged, _ = ward_merge(squared_distances(base, base), weights, n_cells)
             groups = np.unique(merged, return_inverse=True)[1]
             totals = np.bincount(groups, weights).astype(np.float64)
-            sums = np.zeros((len(totals), base.shape[1]))
-            np.add.at(sums, groups, base * weights[:, None])
+            sums = _sums_of(base * weights[:, None], groups, len(totals))
             base, weights = sums / totals[:, None], totals
         shares = np.array([len(own) for own in of_batch]) / len(rows)
         starts.append(offsets - shares @ offsets)
@@ -246,12 +281,12 @@ def _iterated(
     offsets: NDArray[np.float64],
 ) -> BatchCells:
     """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
-    n_cells = int(cells.max()) + 1
+    n_cells, n_batches = int(cells.max()) + 1, len(offsets)
     own = rows
     for _ in range(_N_ROUNDS):
-        sums = np.zeros((n_cells, len(offsets), rows.shape[1]))
-        np.add.at(sums, (cells, batches), own)
-        effects = two_way(_counts(cells, batches, n_cells, len(offsets)), sums)
+        sums = _sums_of(own, cells * n_batches + batches, n_cells * n_batches)
+        counts = _counts(cells, batches, n_cells, n_batches)
+        effects = two_way(counts, sums.reshape(n_cells, n_batches, -1))
         offsets, means = effects.offsets, effects.means
         own = np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
@@ -310,13 +345,15 @@ def group_sums(
 ) -> GroupSums:
     """Sums over one view (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
-    sums = np.zeros((n_cells, n_batches, shape.n_features))
+    groups = cells * n_batches + batches
+    sums = np.zeros((n_cells * n_batches, shape.n_features))
     squares = np.zeros((n_batches, shape.n_features))
     for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        rows, own = read(start, stop) - center, batches[start:stop]
-        np.add.at(sums, (cells[start:stop], own), rows)
-        np.add.at(squares, own, rows**2)
-    return GroupSums(_counts(cells, batches, n_cells, n_batches), sums, squares, center)
+        rows = read(start, stop) - center
+        sums += _sums_of(rows, groups[start:stop], len(sums))
+        squares += _sums_of(rows**2, batches[start:stop], n_batches)
+    counts = _counts(cells, batches, n_cells, n_batches)
+    return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
 
 
 def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
@@ -330,26 +367,23 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
     counts, n_batches = of.counts, of.counts.shape[1]
     sizes, d = counts.sum(axis=0), of.sums.shape[2]
     variances = _variances(of)
-    pooled = np.maximum(sizes @ variances / sizes.sum(), np.finfo(np.float64).tiny)
+    tiny = np.finfo(np.float64).tiny
+    pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
     logarithms = np.zeros((n_batches, d))
     for batch in range(n_batches):
         free = sizes[batch] - np.count_nonzero(counts[:, batch])
         if free < SMALLEST:
             continue
-        found = 0.5 * np.log(np.maximum(variances[batch] / pooled, 1e-12))
-        mean, noise = found.mean(), 0.5 / free
-        between = max(0.0, found.var() - noise)
-        found = mean + (found - mean) * (between / (between + noise))
-        slope = _slope(of, batch, np.sqrt(pooled), float(np.exp(mean)))
-        if abs(slope - mean) < abs(slope):
+        found = _log_scales(variances[batch] / pooled, free)
+        if _has_scale(of, batch, variances, pooled * np.exp(2.0 * found)):
             logarithms[batch] = found
     logarithms -= (sizes / sizes.sum()) @ logarithms
     factors = np.exp(-logarithms)
     scaled = GroupSums(counts, of.sums * factors, of.squares * factors**2, of.center)
     effects = two_way(counts, scaled.sums)
     variances = _variances(scaled)
-    pooled = np.maximum(sizes @ variances / sizes.sum(), np.finfo(np.float64).tiny)
-    squares = np.maximum(np.sum(effects.offsets**2 / pooled, axis=1), np.finfo(np.float64).tiny)
+    pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
+    squares = np.maximum(np.sum(effects.offsets**2 / pooled, axis=1), tiny)
     kept = np.maximum(0.0, 1.0 - effects.variances * d / squares)
     offsets = kept[:, None] * effects.offsets
     # (x − center) · factor − offset + center, so that the values stay where they are
@@ -376,32 +410,52 @@ def _variances(of: GroupSums) -> NDArray[np.float64]:
     return np.asarray(np.maximum(squares, 0.0) / free[:, None])
 
 
-def _slope(of: GroupSums, batch: int, deviations: NDArray[np.float64], scale: float) -> float:
-    """Logarithm of how much farther apart the means of cells are in a batch than in others, without noise; 0 if unknown."""
-    own = of.counts[:, batch]
-    others = of.counts.sum(axis=1) - own
-    both = (own >= SMALLEST) & (others >= SMALLEST)
+def _log_scales(ratios: NDArray[np.float64], free: float) -> NDArray[np.float64]:
+    """Logarithms (d,) of the scales of a batch from ratios of variances, shrunk to their mean, which columns without variance get."""
+    known = ratios > 1e-12
+    if not known.any():
+        return np.zeros_like(ratios)
+    logarithms = 0.5 * np.log(ratios[known])
+    mean, noise = logarithms.mean(), 0.5 / free
+    between = max(0.0, logarithms.var() - noise)
+    found = np.full_like(ratios, mean)
+    found[known] += (logarithms - mean) * (between / (between + noise))
+    return found
+
+
+def _has_scale(
+    of: GroupSums, batch: int, variances: NDArray[np.float64], own: NDArray[np.float64]
+) -> bool:
+    """Whether the means of cells in a batch, by those in others, are more likely scaled as its noise of variances (d,) than not."""
+    n_own, sizes = of.counts[:, batch], of.counts.sum(axis=0)
+    n_others = of.counts.sum(axis=1) - n_own
+    both = (n_own >= SMALLEST) & (n_others >= SMALLEST)
     if np.count_nonzero(both) < 2:
-        return 0.0
-    own, others = own[both], others[both]
-    first = of.sums[both, batch] / own[:, None] / deviations
-    second = (of.sums[both].sum(axis=1) - of.sums[both, batch]) / others[:, None] / deviations
-    weights = 1.0 / (1.0 / own + 1.0 / others)
+        return False
+    n_own, n_others = n_own[both, None], n_others[both, None]
+    first = of.sums[both, batch] / n_own
+    second = (of.sums[both].sum(axis=1) - of.sums[both, batch]) / n_others
+    weights = np.broadcast_to(n_own * n_others / (n_own + n_others), first.shape)
     first = first - np.average(first, axis=0, weights=weights)
     second = second - np.average(second, axis=0, weights=weights)
-    d = len(deviations)
-    if np.einsum("k,kd,kd->", weights, first, second) <= 0.0:
-        return 0.0
-    a = float(weights @ np.sum(first**2, axis=1) - d * scale**2 * np.sum(weights / own))
-    b = float(weights @ np.sum(second**2, axis=1) - d * np.sum(weights / others))
-    return 0.5 * float(np.log(a / b)) if min(a, b) > 0.0 else 0.0
+
+    others = np.average(np.delete(variances, batch, 0), 0, np.delete(sizes, batch))
+    others = np.where(others > 0.0, others, own)
+
+    def loss(scale: NDArray[np.float64] | float) -> float:  # −2 log of the likelihood
+        variance = own / n_own + scale**2 * others / n_others
+        return float(np.sum((first - scale * second) ** 2 / variance + np.log(variance)))
+
+    return loss(np.sqrt(own / others)) < loss(1.0)
 
 
-def same_batch_share(
-    points: NDArray[np.float64], batches: NDArray[np.int64], n_neighbors: int
-) -> float:
-    """Share of the nearest neighbors of samples (m, d) that are of their batch."""
-    neighbors = nearest_neighbors(points, min(n_neighbors, len(points) - 1))[0]
+def same_batch_share(rows: NDArray[np.float64], batches: NDArray[np.int64]) -> float:
+    """Share of the nearest neighbors of rows (m, d), by standardized columns, that are of their batch."""
+    columns = np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _MAX_COLUMNS)).astype(np.int64)
+    rows = rows[:, columns]
+    deviations = rows.std(axis=0)
+    points = (rows - rows.mean(axis=0)) / np.where(deviations > 0.0, deviations, 1.0)
+    neighbors = nearest_neighbors(points, min(CONSTANTS.validation_neighbors, len(rows) - 1))[0]
     return float(np.mean(batches[neighbors] == batches[:, None]))
 
 
