@@ -35,8 +35,7 @@ ROOT = Path(__file__).parents[1]
 _FIT_TESTS = ("tests/engine/test_*.py",)
 _SOLVER_TESTS = (
     *("tests/linalg", "tests/solvers", *_FIT_TESTS),
-    *("tests/estimators/test_incomplete.py", "tests/estimators/test_borders.py"),
-    *("tests/estimators/test_cluster_features.py", "tests/estimators/test_predict.py"),
+    *(f"tests/estimators/test_{name}.py" for name in ("incomplete", "clusters", "predict")),
 )
 _STORE_TESTS = (
     *("tests/data/store", "tests/data/test_checkpoint*.py", "tests/data/test_ingest*.py"),

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.metrics import score_partition
-from tests.benchmark_fits import default_fit
-from tests.benchmark_sets import BenchmarkData
+from tests.benchmark_sets import BenchmarkData, default_fit
 from tests.benchmarks import confidence
 from tests.synthetic import assert_partition_and_graph_agree
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Constants
-from tests.benchmark_fits import default_fit, fit_views
-from tests.benchmark_sets import BenchmarkData
+from tests.benchmark_sets import BenchmarkData, default_fit, fit_views
 from tests.synthetic import gaussian_views
 
 Loader = Callable[[str], BenchmarkData]

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import roc_auc_score
 
-from tests.benchmark_fits import default_fit
-from tests.benchmark_sets import NAMES, read_set
+from tests.benchmark_sets import NAMES, default_fit, read_set
 from tests.benchmarks.tables import write_head, write_row
 
 BARS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from tests.kept import emptied, kept_or_made
 from tests.synthetic import save_npz, three_subspaces
 
 Call = Callable[..., Result]
+
+
+def numbers(screen: str) -> list[list[str]]:
+    """Return the numbers of each line of a screen, sorted as text, whatever the words around them."""
+    return [sorted(re.findall(r"\d+(?:\.\d+)?", line)) for line in screen.splitlines()]
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,7 @@ from mscam_dask.benchmark.results import PROTOCOLS
 from mscam_dask.cli import console as terminal
 from mscam_dask.cli.console import results_console, show, table
 from mscam_dask.pipeline.run_directory import hold_lock
-from tests.cli.conftest import Call
-from tests.cli.screens import numbers
+from tests.cli.conftest import Call, numbers
 from tests.messages import quotes
 
 

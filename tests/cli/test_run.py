@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from mscam_dask.data.results import read_result
-from tests.cli.conftest import Call
-from tests.cli.screens import numbers
+from tests.cli.conftest import Call, numbers
 from tests.messages import quotes
 from tests.processes import wait_until
 

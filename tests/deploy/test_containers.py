@@ -1,4 +1,4 @@
-"""Image, compose file, Grafana and bill of materials: schema, lint, and what the texts promise."""
+"""Image, compose file, Grafana, bill of materials and the files of a release: schemas, lint, and what the texts promise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import mscam_dask
 from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import DEPLOY, ROOT, documents, installed_program, run, script_environment
 
@@ -155,3 +157,59 @@ def test_the_bill_of_materials_lists_the_distributions_of_the_lock(tmp_path: Pat
         hashes = {one["content"] for ref in item["externalReferences"] for one in ref["hashes"]}
         assert hashes
         assert all(f"sha256:{one}" in lock for one in hashes)
+
+
+def read_yaml(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / name).read_text(encoding="utf-8")))
+
+
+def requirement(text: str) -> tuple[str, str]:
+    """Name of a requirement in conda's spelling, and its version bounds."""
+    found = re.fullmatch(r"([\w-]+)(?:\[\w+\])? ?(\S*)", text)
+    assert found is not None, text
+    return ("dask-core" if found[1] == "dask" else found[1]), found[2]
+
+
+def test_versions_agree() -> None:
+    cited = read_yaml("CITATION.cff")["version"]
+    packed = read_yaml("deploy/conda/recipe.yaml")["context"]["version"]
+    assert {cited, packed, mscam_dask.__version__} == {PROJECT["project"]["version"]}
+
+
+def test_the_recipe_has_the_dependencies_and_the_command() -> None:
+    recipe = read_yaml("deploy/conda/recipe.yaml")
+    run = dict(map(requirement, recipe["requirements"]["run"]))
+    assert run.pop("python") == PROJECT["project"]["requires-python"]
+    assert run == dict(map(requirement, PROJECT["project"]["dependencies"]))
+    (command,) = recipe["build"]["python"]["entry_points"]
+    assert dict([command.split(" = ")]) == PROJECT["project"]["scripts"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("file", "schema"),
+    [
+        ("CITATION.cff", "vendor.citation-file-format"),
+        (".github/workflows/release.yml", "vendor.github-workflows"),
+    ],
+)
+def test_schemas(file: str, schema: str) -> None:
+    pytest.importorskip("check_jsonschema", reason="pip install 'mscam-dask[deploy-test]'")
+    program = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema)
+    checked = run(*program, ROOT / file)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_release_tests_every_python_of_the_classifiers() -> None:
+    tested = read_yaml(".github/workflows/release.yml")["jobs"]["check"]["strategy"]["matrix"]
+    classified = [
+        found[1]
+        for text in PROJECT["project"]["classifiers"]
+        if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", text))
+    ]
+    assert tested["python"] == classified
+
+
+def test_the_quickstart_of_the_package_is_that_of_the_pipelines() -> None:
+    packaged = ROOT / "mscam_dask/cli/quickstart.toml"
+    assert packaged.read_bytes() == (ROOT / "pipelines/quickstart.toml").read_bytes()

@@ -1,19 +1,36 @@
-"""Prediction: of samples that were fitted, of others, one by one, from distances and kernels."""
+"""What a fitted model says of samples: labels, memberships, distances and the score."""
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
-from numpy.testing import assert_array_equal
-from sklearn.metrics import adjusted_rand_score
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import adjusted_rand_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.scores import (
+    reference_graphs_of_view,
+)
 from mscam_dask.errors import DataError
-from tests.blocks import small_blocks
+from mscam_dask.estimators._describe import label_free_scores
+from mscam_dask.estimators._inputs import views_to_predict
+from mscam_dask.linalg.neighbor_information import modularity
+from mscam_dask.solvers.partition_score import explained_share
+from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.types.rules import CONSTANTS, SIZES
+from tests.blocks import other_values, small_blocks
+from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.synthetic import gaussian_views
 
@@ -90,3 +107,193 @@ def test_prediction_from_distances_and_kernel_values_to_the_training_samples() -
     }
     whole = quick(view_type=view_type).fit({"f": a, "d": distances, "k": kernel})
     assert adjusted_rand_score(whole.labels_[test], model.predict(new)) == 1.0
+
+
+def test_the_nearest_center_is_the_cluster_of_clear_samples() -> None:
+    views, _ = gaussian_views(0, n_samples=150, n_clusters=4, spread=4.0)
+    model = quick(4).fit([view[:100] for view in views])
+    new = [view[100:] for view in views]
+    distances = model.transform(new)
+    assert distances.shape == (50, 4)
+    assert distances.min() >= 0
+    assert_array_equal(distances.argmin(axis=1), model.predict(new))
+    assert_array_equal(model.fit_transform(views), model.transform(views))
+
+
+def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() -> None:
+    views, _ = gaussian_views(1, n_samples=90, spread=3.0)
+    model = quick(scale="none", alpha=1.0, n_neighbors=9).fit(views)
+    ends = [[view[:1], view[1:2]] for view in views]
+    along = np.linspace(0.0, 1.0, 5)
+    line = [first + along[:, None] * (last - first) for first, last in ends]
+    squares = (
+        model.transform(line) ** 2
+    )  # quadratic in t with the same leading term for each center
+    second = np.diff(squares, 2, axis=0)
+    assert_allclose(second, second[0, 0], rtol=1e-8)
+    assert second[0, 0] > 0
+
+
+def test_output_as_a_frame_with_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    views, _ = gaussian_views(0, n_samples=60, dims=(6,))
+    frame = pandas.DataFrame(views[0], index=[f"s{i}" for i in range(60)])
+    frame.columns = [f"x{i}" for i in range(6)]
+    model = quick().set_output(transform="pandas").fit(frame)
+    found = model.transform(frame)
+    assert found.columns.tolist() == ["mscam0", "mscam1", "mscam2"]
+    assert found.columns.tolist() == model.get_feature_names_out().tolist()
+    assert found.index.tolist() == frame.index.tolist()
+    assert MSCAN(2, constants=Constants.paper(), max_iter=1).fit(
+        views
+    ).get_feature_names_out().tolist() == [
+        *("mscan0", "mscan1"),
+    ]
+    several = quick().set_output(transform="pandas").fit([views[0], 2 * views[0]])
+    assert several.transform([views[0], 2 * views[0]]).shape == (60, 3)
+
+
+def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
+    views, _ = gaussian_views(2, n_samples=120, spread=1.5)
+    model = quick().fit([view[:60] for view in views])
+    new = [view[60:] for view in views]
+    labels = model.predict(new)
+    graphs = [
+        reference_graphs_of_view(view, CONSTANTS.validation_neighbors)
+        for view in views_to_predict(model, new).views
+    ]
+    highest = [max(modularity(graph, labels) for graph in view.graphs) for view in graphs]
+    expected = np.mean(highest) * explained_share(graphs, labels)
+    assert model.score(new) == pytest.approx(expected)
+    assert model.score(new, y=np.zeros(60)) == model.score(new)
+
+
+def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
+    views, labels = gaussian_views(4, n_samples=240, n_clusters=4, spread=3.0, dims=(6, 6))
+    table = np.hstack(views)
+    model = make_pipeline(
+        FunctionTransformer(np.hsplit, kw_args={"indices_or_sections": [6]}), quick()
+    )
+    grid = {"mscam__n_clusters": [2, 4, 7]}
+    search = GridSearchCV(model, grid, cv=2)
+    assert search.fit(table).best_params_ == {"mscam__n_clusters": 4}
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[2] < scores[1]  # it does not grow with the number of clusters
+    assert search.score(table) == search.best_estimator_.score(table)
+    assert_array_equal(search.predict(table), search.best_estimator_["mscam"].labels_)
+    found = cross_val_predict(search.best_estimator_, table, cv=2)  # each fold numbers its own
+    for half in (slice(0, 120), slice(120, 240)):
+        assert adjusted_rand_score(labels[half], found[half]) == 1.0
+
+
+def test_one_predicted_cluster_scores_zero() -> None:
+    views, _ = gaussian_views(0, n_samples=60)
+    assert quick(1).fit(views).score(views) == 0.0
+
+
+def test_a_large_set_is_scored_on_a_sample() -> None:
+    n = SIZES.n_scored + 400
+    views, labels = gaussian_views(0, n_samples=n, spread=1.0, dims=(3,))
+    rows = sampled_rows(n, SIZES.n_scored)
+    found = label_free_scores(as_multi_view(views), labels)
+    expected = label_free_scores(as_multi_view([view[rows] for view in views]), labels[rows])
+    assert found == expected
+
+
+@pytest.mark.parametrize("n_samples", [1, 2])
+def test_too_few_samples_have_no_score(n_samples: int) -> None:
+    views, _ = gaussian_views(0, n_samples=60)
+    with pytest.raises(DataError):
+        quick().fit(views).score([view[:n_samples] for view in views])
+
+
+def test_pairwise_views_have_distances_but_no_score() -> None:
+    features, distances, kernel, _ = pair_views()
+    views: list[Any] = [features, distances, kernel]
+    model = quick(view_type=["features", "distance", "kernel"]).fit(views)
+    assert model.transform(views).shape == (75, 3)
+    with pytest.raises(DataError):
+        model.score(views)
+
+
+@pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
+def test_rows_sum_to_one_and_confidence_is_the_own_cluster(estimator: Any) -> None:
+    views, _ = gaussian_views(0, n_samples=120, n_clusters=4, spread=1.5)
+    model = estimator(4, constants=Constants.paper(), max_iter=2, n_jobs=1).fit(views)
+    assert model._membership is None  # nothing is computed by the fit
+    membership = model.membership_
+    assert membership.shape == (120, 4)
+    assert membership.min() > 0
+    assert_allclose(membership.sum(axis=1), 1.0)
+    assert_array_equal(model.confidence_, membership[np.arange(120), model.labels_])
+    assert model.membership_ is membership
+    loaded = pickle.loads(pickle.dumps(model))
+    assert_array_equal(loaded.confidence_, model.confidence_)
+
+
+def test_wrong_samples_have_less_confidence() -> None:
+    views, labels = gaussian_views(3, n_samples=300, n_clusters=3, spread=0.8, dims=(4, 4))
+    model = quick().fit(views)
+    table = np.zeros((3, 3))
+    np.add.at(table, (model.labels_, labels), 1)
+    wrong = table.argmax(axis=1)[model.labels_] != labels
+    assert 10 < wrong.sum() < 150
+    assert roc_auc_score(wrong, 1 - model.confidence_) > 0.75
+
+
+def test_no_sample_votes_for_itself() -> None:
+    views, _ = gaussian_views(0, n_samples=90, spread=3.0)
+    model = quick().fit(views)
+    moved = 7
+    others = np.flatnonzero(model.labels_ != model.labels_[moved])
+    model.labels_[moved] = model.labels_[others[0]]  # against all its neighbors
+    assert model.confidence_[moved] < 0.1
+    assert model.confidence_.mean() > 0.8
+
+
+def test_new_samples_in_the_numbering_of_the_fit() -> None:
+    views, _ = gaussian_views(1, n_samples=240, n_clusters=4, spread=2.0)
+    model = quick(4).fit([view[:160] for view in views])
+    new = [view[160:] for view in views]
+    together = model.predict_proba(new)
+    assert_allclose(together.sum(axis=1), 1.0)
+    assert_array_equal(together.argmax(axis=1), model.predict(new))
+    alone = [model.predict_proba([view[i : i + 1] for view in new]) for i in range(5)]
+    assert_allclose(np.concatenate(alone), together[:5])
+
+
+def test_distance_and_kernel_views() -> None:
+    features, distances, kernel, _ = pair_views()
+    given = [features, distances, kernel]
+    model = quick(view_type=("features", "distance", "kernel")).fit(given)
+    assert_allclose(model.membership_.sum(axis=1), 1.0)
+    assert_allclose(model.predict_proba(given).sum(axis=1), 1.0)
+
+
+def test_rows_of_a_large_store_are_read_by_tasks(tmp_path: Path) -> None:
+    views, _ = gaussian_views(1, n_samples=300, n_clusters=3, spread=3.0)
+    views[0][17] = np.nan  # a sample that one view does not have
+    store = write_store(as_multi_view(views), tmp_path / "data.zarr")
+    in_memory = quick().fit(views)
+    with other_values(SIZES, exact_samples=60), small_blocks(2**12):
+        membership, votes = in_memory.membership_, in_memory.view_votes_
+    with local_client(2) as client:
+        model = quick(client=client).fit(str(store))
+        with other_values(SIZES, exact_samples=60):
+            assert_array_equal(model.membership_, membership)
+    for n_jobs in (1, 2):
+        again = quick(client=client, n_jobs=n_jobs)  # which is closed: tasks run in threads
+        again._keep_fit(model.solution_, model._training)
+        with other_values(SIZES, exact_samples=60):
+            assert_array_equal(again.membership_, membership)
+            assert again.view_votes_.keys() == votes.keys()
+            assert all(np.array_equal(again.view_votes_[view], votes[view]) for view in votes)
+
+
+def test_refusals() -> None:
+    views, _ = gaussian_views(1, n_samples=60)
+    model = quick().fit(views)
+    views[1][3, 2] += 1.0
+    with pytest.raises(DataError):
+        _ = model.membership_
+    assert not hasattr(quick(), "membership_")

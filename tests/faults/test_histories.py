@@ -1,7 +1,12 @@
-"""The driver loop on a cluster that loses, delays, repeats and reorders: always the same result."""
+"""The driver loop on a cluster that loses, delays, repeats and reorders by a seed: always the same result."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
 import pytest
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -10,8 +15,123 @@ from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.types.parameters import Model, Parameters, Scale
 from tests.engine.same_bits import bits
-from tests.faults.histories import HistoryExecutor, Memory
 from tests.synthetic import gaussian_views
+
+
+@dataclasses.dataclass
+class Memory:
+    """Results by what was computed of what; shared by histories of the same data."""
+
+    results: dict[int, Any] = dataclasses.field(default_factory=dict)
+    numbers: dict[Any, int] = dataclasses.field(default_factory=dict)
+    kept: list[Any] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class _Handle:
+    """A task, and its result while somebody holds it."""
+
+    key: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    number: int
+    is_done: bool = False
+    result: Any = None
+
+
+class HistoryExecutor:
+    """One history.
+
+    Parameters
+    ----------
+    seed : int
+        Of what goes wrong, and when.
+    memory : Memory or None
+        None: every execution is real, and of a task that is run twice the second result is taken.
+    """
+
+    description = "one bad history"
+    n_workers = 3
+    memory_limit_bytes = None
+    spill_threshold_bytes = None
+    shares_memory = True
+
+    def __init__(self, seed: int, memory: Memory | None) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._remembers = memory is not None
+        self._memory = memory or Memory()
+        self._waiting: list[_Handle] = []
+        self._done: list[_Handle] = []
+        self._keys: set[str] = set()
+        self.n_lost = self.n_twice = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._waiting.clear()
+        self._done.clear()
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> _Handle:
+        """Queue a task; some of those queued run at once, in any order."""
+        assert key not in self._keys, f"two tasks are called {key!r}"
+        self._keys.add(key)
+        identity = (repr(function), self._identity(args))
+        numbers = self._memory.numbers
+        handle = _Handle(key, function, args, numbers.setdefault(identity, len(numbers)))
+        self._waiting.append(handle)
+        while self._waiting and self._rng.random() < 0.4:
+            self._run(self._waiting[self._rng.integers(len(self._waiting))])
+        return handle
+
+    def gather(self, handles: Sequence[_Handle]) -> list[Any]:
+        """Finish what is asked for, in any order, while a worker may be lost with all it held."""
+        if self._rng.random() < 0.3:
+            for handle in self._done:
+                if self._rng.random() < 0.34:
+                    handle.is_done, handle.result = False, None
+                    self.n_lost += 1
+            self._done = [handle for handle in self._done if handle.is_done]
+        for index in self._rng.permutation(len(handles)):
+            self._run(handles[index])
+        return [handle.result for handle in handles]
+
+    def _identity(self, arg: Any) -> Any:
+        if isinstance(arg, _Handle):
+            return ("task", arg.number)
+        if isinstance(arg, list | tuple):
+            return tuple(map(self._identity, arg))
+        try:
+            hash(arg)
+        except TypeError:
+            self._memory.kept.append(arg)  # its id stays its own
+            return ("object", id(arg))
+        return arg
+
+    def _run(self, handle: _Handle) -> None:
+        if handle.is_done:
+            return
+        args = self._values(handle.args)
+        results = self._memory.results
+        if not self._remembers or handle.number not in results:
+            results[handle.number] = handle.function(*args)
+            if not self._remembers and self._rng.random() < 0.1:
+                self.n_twice += 1
+                results[handle.number] = handle.function(*args)
+        handle.result, handle.is_done = results[handle.number], True
+        self._done.append(handle)
+        if handle in self._waiting:
+            self._waiting.remove(handle)
+
+    def _values(self, arg: Any) -> Any:
+        """An argument with the results of tasks in place of their handles, which are run first."""
+        if isinstance(arg, _Handle):
+            self._run(arg)
+            return arg.result
+        if isinstance(arg, list | tuple):
+            return type(arg)(map(self._values, arg))
+        return arg
+
 
 pytestmark = [
     pytest.mark.faults,

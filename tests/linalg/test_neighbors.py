@@ -1,4 +1,4 @@
-"""Neighbors against an enumeration of all samples, and the smallest entries of rows."""
+"""Distances and neighbors against an enumeration of all samples, also of points that do not have all blocks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from mscam_dask.linalg.distances import WeightedBlocks
+from mscam_dask.linalg.distances import (
+    WeightedBlocks,
+    squared_distances,
+    squared_distances_to,
+    subtract_twice_products,
+)
+from mscam_dask.linalg.incomplete import (
+    IncompleteBlocks,
+    PresentSamples,
+    SharedDistances,
+    as_incomplete_blocks,
+    nearest_sharing,
+    with_finite_distances,
+)
+from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
 from mscam_dask.linalg.neighbors import column_facts, nearest_neighbors, top_k_columns
+from mscam_dask.types.rules import CONSTANTS
 
 
 def nearest(points: NDArray[np.float64], k: int, **options: Any) -> NDArray[np.int64]:
@@ -104,3 +120,151 @@ def test_top_k_of_rising_and_spread_rows() -> None:
     check_top_k(spread, 7)
     check_top_k(np.zeros((4, n)), 7)
     check_top_k(np.random.default_rng(0).integers(0, 3, (50, n)).astype(np.float32), 12)
+
+
+def by_definition(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    result = np.zeros((len(rows), len(others)))
+    for i, x in enumerate(rows):
+        for j, y in enumerate(others):
+            result[i, j] = sum((a - b) ** 2 for a, b in zip(x, y, strict=True))
+    return result
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 6), st.integers(0, 7), st.integers(0, 5), st.integers(0, 1000))
+def test_all_pairs(m: int, n: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, others = rng.standard_normal((m, r)), rng.standard_normal((n, r))
+    assert_allclose(squared_distances(rows, others), by_definition(rows, others), atol=1e-13)
+
+
+def test_a_common_offset_costs_no_digits() -> None:
+    rng = np.random.default_rng(0)
+    points = np.round(rng.standard_normal((20, 3)), 3)
+    shifted = squared_distances(points + 2.0**20, points + 2.0**20)
+    assert_allclose(shifted, by_definition(points, points), atol=1e-8)
+    assert (shifted >= 0).all()
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 4), st.integers(0, 1000))
+def test_edges(n: int, k: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n, r))
+    indices = rng.integers(n, size=(n, k))
+    expected = np.take_along_axis(by_definition(points, points), indices, axis=1)
+    assert_allclose(squared_distances_to(points, np.arange(n), indices), expected, rtol=1e-13)
+
+
+def test_bits_of_edges_are_symmetric_and_do_not_depend_on_blocks() -> None:
+    points = np.random.default_rng(3).standard_normal((64, 37))
+    rows, everyone = np.arange(64), np.tile(np.arange(64), (64, 1))
+    whole = squared_distances_to(points, rows, everyone)
+    assert_array_equal(whole, whole.T)
+    parts = [
+        squared_distances_to(points, rows[start : start + 7], everyone[start : start + 7])
+        for start in range(0, 64, 7)
+    ]
+    assert_array_equal(np.vstack(parts), whole)
+
+
+def test_products_are_subtracted_from_a_part_of_an_array_too() -> None:
+    rng = np.random.default_rng(0)
+    rows, others = (rng.standard_normal((m, 2)).astype(np.float32) for m in (3, 4))
+    whole = np.zeros((3, 8), dtype=np.float32)
+    subtract_twice_products(whole[:, ::2], rows, others)
+    assert_allclose(whole[:, ::2], -2.0 * rows @ others.T, rtol=1e-5, atol=1e-6)
+    assert_array_equal(whole[:, 1::2], 0.0)
+
+
+N = 23
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def views_with_gaps(rng: np.random.Generator, n: int = N) -> list[NDArray[np.float64]]:
+    """Three views, NaN for absent samples; samples 0 and 1 share none."""
+    views = [rng.standard_normal((n, r)) for r in (2, 3, 1)]
+    for view in views:
+        view[rng.random(n) < 0.4] = np.nan
+    views[0][:2], views[1][:2], views[2][:2] = 1.0, np.nan, np.nan
+    views[0][1], views[1][1] = np.nan, 1.0
+    views[2][2:] = np.nan_to_num(views[2][2:], nan=0.5)
+    return views
+
+
+def mean_over_shared_views(views: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Mean over the shared views; every other one counts a tenth at distance one."""
+    n = len(views[0])
+    distances = np.full((n, n), np.inf)
+    for i in range(n):
+        for j in range(n):
+            own = [np.sum((view[i] - view[j]) ** 2) for view in views]
+            shared = [d for d in own if not np.isnan(d)]
+            unknown = CONSTANTS.unknown_view_weight * (len(views) - len(shared))
+            if shared:
+                distances[i, j] = (sum(shared) + unknown) / (len(shared) + unknown)
+    return distances
+
+
+def test_distances_are_means_over_the_shared_views(rng: np.random.Generator) -> None:
+    views = views_with_gaps(rng)
+    points, expected = as_incomplete_blocks(views), mean_over_shared_views(views)
+    everyone = np.arange(N)
+    assert_allclose(points.distances(everyone, everyone), expected, atol=1e-12)
+    between = SharedDistances(tuple(view.shape[1] for view in views))
+    joint = np.hstack(views)
+    assert_allclose(between(joint[:4], joint[4:]), expected[:4, 4:], atol=1e-12)
+    assert expected[0, 1] == np.inf
+
+
+def test_points_that_are_taken_keep_their_distances(rng: np.random.Generator) -> None:
+    views = views_with_gaps(rng)
+    rows = np.array([1, 5, 2, 20])
+    taken = as_incomplete_blocks(views).take(rows)
+    expected = mean_over_shared_views([view[rows] for view in views])
+    assert_allclose(taken.distances(np.arange(4), np.arange(4)), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 5, N - 1])
+def test_neighbors_are_the_nearest_and_those_without_a_common_view_come_last(
+    rng: np.random.Generator, k: int
+) -> None:
+    views = views_with_gaps(rng)
+    indices, distances = nearest_sharing(as_incomplete_blocks(views), k, 0, N)
+    expected = mean_over_shared_views(views)
+    np.fill_diagonal(expected, np.nan)  # sorted last
+    assert_allclose(distances, np.sort(expected, axis=1)[:, :k], atol=1e-12)
+    assert not (indices == np.arange(N)[:, None]).any()
+    assert all(len(set(row)) == k for row in indices.tolist())
+    part, _ = nearest_sharing(as_incomplete_blocks(views), k, 7, 12)
+    assert_array_equal(part, indices[7:12])
+
+
+def test_groups_of_blocks_add_up_in_units_of_their_own_means(rng: np.random.Generator) -> None:
+    n = 8
+    rows, learned = rng.standard_normal((n, 2)), 3.0 * rng.standard_normal((n, 1))
+    everyone = PresentSamples(np.arange(n), n)
+    points = IncompleteBlocks(n, (rows, learned), (everyone, everyone), (0, 1), (2.0, 5.0))
+    found = points.distances(np.arange(n), np.arange(n))
+    expected = np.sum((rows[:, None] - rows) ** 2, axis=2) / 2.0
+    expected += np.sum((learned[:, None] - learned) ** 2, axis=2) / 5.0
+    assert_allclose(found, expected, atol=1e-12)
+
+
+def test_infinite_distances_become_the_largest_of_their_row() -> None:
+    distances = np.array([[1.0, 3.0, np.inf], [np.inf, np.inf, np.inf], [0.0, 1.0, 2.0]])
+    expected = [[1.0, 3.0, 6.0], [1.0, 1.0, 1.0], [0.0, 1.0, 2.0]]
+    assert_array_equal(with_finite_distances(distances), expected)
+
+
+def test_induced_laplacian_is_that_of_the_subgraph(rng: np.random.Generator) -> None:
+    affinity = np.where(rng.random((9, 9)) < 0.5, rng.random((9, 9)), 0.0)
+    np.fill_diagonal(affinity, 0.0)
+    samples = np.array([0, 3, 4, 8])
+    found = induced_laplacian(laplacian(csr_array(affinity)), samples)
+    expected = laplacian(csr_array(affinity[np.ix_(samples, samples)]))
+    assert_allclose(found.toarray(), expected.toarray(), atol=1e-14)

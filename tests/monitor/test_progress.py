@@ -1,9 +1,12 @@
-"""What people see of a run, in a terminal, in a log, and in a notebook: there in one output that is replaced as the fit goes on."""
+"""What people see of a run in a terminal, a log and a notebook, and its events as JSON lines."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import io
+import json
+import math
 import re
 import sys
 from html.parser import HTMLParser
@@ -13,7 +16,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask import MSCAM, Constants
+from mscam_dask.monitor.events import Event, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import format_view_settings
 from mscam_dask.monitor.progress import (
     NotebookProgress,
@@ -32,6 +36,7 @@ from tests.monitor.records import (
     outer,
     started,
 )
+from tests.synthetic import two_subspaces
 
 STARTED = started()
 OF_EACH = ("0.5000", "3.0e-05")  # score and largest residual of an iteration
@@ -270,3 +275,31 @@ def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> No
     assert page.seen == {"pre", "span"}
     assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
     assert FAILED.error in Tags(outputs[1].contents[-1]).text
+
+
+def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
+    stream = io.BytesIO()
+    write = JsonLines(stream)
+    write(StepStarted(step="ingest"))
+    write(StepFinished(step="ingest", summary="line\nbreak", notes=("é",), seconds=1.5))
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["event"], first["step"]) == ("step_started", "ingest")
+    assert dt.datetime.fromisoformat(first["time"]).tzinfo is not None
+    assert second["event"] == "step_finished"
+    assert (second["summary"], second["notes"], second["seconds"]) == ("line\nbreak", ["é"], 1.5)
+
+
+def test_it_is_a_callback_of_the_estimators_and_numbers_json_has_not_become_null() -> None:
+    stream = io.BytesIO()
+    model = MSCAM(
+        n_clusters=2, constants=Constants.paper(), n_jobs=1, callbacks=[JsonLines(stream)]
+    )
+    model.fit(two_subspaces())
+    JsonLines(stream)(dataclasses.replace(ENDED, seconds=math.nan, score=math.inf))
+    *records, last = [json.loads(line) for line in stream.getvalue().splitlines()]
+    kinds = [record["event"] for record in records]
+    assert (kinds[0], kinds[-1]) == ("fit_started", "fit_finished")
+    iterations = [record for record in records if record["event"] == "iteration_finished"]
+    assert len(iterations) == model.n_iter_
+    assert [view["view"] for view in iterations[0]["views"]] == ["view_0", "view_1"]
+    assert (last["seconds"], last["score"]) == (None, None)

@@ -1,30 +1,39 @@
-"""Reduced-space ADMM against the n × n formulas, and the identities each of its steps must meet."""
+"""ADMM against the n × n formulas of the dense oracle, whose own steps are compared with derivatives."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.orthonormal import Basis, basis_from_rows
+from mscam_dask.linalg.orthonormal import Basis, basis_from_rows, polar_factor
 from mscam_dask.solvers import admm
 from mscam_dask.solvers.admm import (
     AdmmState,
     ViewSolution,
+    embed_rows,
     initial_state,
     is_converged,
     objective,
+    reduced_sums,
+    smoothed_coefficients,
     solve_view,
     step,
 )
-from mscam_dask.types.parameters import AdmmSettings
+from mscam_dask.solvers.graph_update import GraphRows, laplacian_rows
+from mscam_dask.solvers.ridge_view import Encoder, RidgeView
+from mscam_dask.types.parameters import AdmmSettings, Constants, Parameters
 from tests import oracle
+from tests.oracle import DenseProblem, DenseState, Slips
 from tests.solvers.whole_rows import WholeProblem, reduced_problem
 
 Array = NDArray[np.float64]
@@ -192,3 +201,123 @@ def test_budget_and_convergence_are_told_apart() -> None:
     assert long.state.dual_residual <= 1e-3
     assert is_converged(long.state, 1e-3)
     assert not is_converged(long.state, long.state.primal_residual / 2)
+
+
+def random_laplacian(n: int, seed: int) -> Array:
+    """Laplacian of a ring with random chords."""
+    rng = np.random.default_rng(seed)
+    weights = (rng.random((n, n)) < 0.3) * rng.random((n, n))
+    weights[np.arange(n), (np.arange(n) + 1) % n] = 1.0
+    np.fill_diagonal(weights, 0.0)
+    return oracle.dense_laplacian(weights)
+
+
+def random_case(seed: int, **changed: Any) -> tuple[Array, DenseProblem, DenseState]:
+    """X (3, 6), its sub-problem and a state that no iteration has made."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3, 6))
+    L, bound = random_laplacian(6, seed), 1e3
+    problem = DenseProblem(X.T @ X, L, np.eye(6), bound, 0.8, 0.6, 0.3)
+    parts = [rng.standard_normal((6, 2)) for _ in range(5)]
+    W = polar_factor(rng.standard_normal((6, 2)))
+    Z = rng.standard_normal((6, 6))
+    state = DenseState(Z, parts[0], W, parts[1], parts[2], 1.7, parts[3], parts[4])
+    return X, dataclasses.replace(problem, **changed), state
+
+
+def lagrangian(X: Array, problem: DenseProblem, s: DenseState, *, split: bool) -> float:
+    """The augmented Lagrangian of one view, term by term, without the trace of the W-step."""
+    mu = s.penalty
+    return float(
+        np.sum((X - X @ s.Z) ** 2)
+        + problem.alpha * np.sum(s.Z**2)
+        + problem.metric_ridge * np.sum(s.P**2)
+        + mu / 2 * np.sum((s.W - s.Z.T @ s.P + s.Y / mu) ** 2)
+        + split * mu / 2 * np.sum((s.M - s.P + s.Y2 / mu) ** 2)
+    )
+
+
+def numerical_gradient(function: Callable[[Array], float], point: Array) -> Array:
+    """Central differences; exact but for rounding where the function is quadratic."""
+    gradient = np.zeros_like(point)
+    for index in np.ndindex(*point.shape):
+        up, down = point.copy(), point.copy()
+        up[index] += 1e-3
+        down[index] -= 1e-3
+        gradient[index] = (function(up) - function(down)) / 2e-3
+    return gradient
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("metric_ridge", [0.0, 0.6])
+@pytest.mark.parametrize("split", [False, True])
+def test_the_p_step_is_stationary(seed: int, metric_ridge: float, split: bool) -> None:
+    X, problem, state = random_case(
+        seed, metric_ridge=metric_ridge, slips=Slips(metric_split=split)
+    )
+    P = oracle.p_step(problem, state.Z, state)
+
+    def value(point: Array) -> float:
+        return lagrangian(X, problem, dataclasses.replace(state, P=point), split=split)
+
+    assert_allclose(numerical_gradient(value, P), 0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_z_step_of_mscan_is_stationary(seed: int) -> None:
+    X, problem, _ = random_case(seed)
+    L, weights = problem.laplacian, {"alpha": 0.5, "weight": 0.9}
+    Z = oracle.mscan_z_step(problem.gram, L, **weights)
+
+    def value(point: Array) -> float:
+        return oracle.mscan_objective(X.T @ X, L, point, **weights)
+
+    assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
+
+
+N_SMOOTHED = 30
+NO_ENCODER = Encoder("kernel", None, 0, 1.0, np.zeros(1), np.zeros((1, 1)))
+
+
+class Smoothed(NamedTuple):
+    """Result on a random view and graph, with span(H) all of space: then it is exact."""
+
+    basis: Basis
+    gram: Array
+    laplacian: Array
+    embedding: Array
+    mean_distance: float
+    objective: float
+
+
+def smoothed(seed: int, *, n_columns: int, alpha: float, weight: float) -> Smoothed:
+    rng = np.random.default_rng(seed)
+    basis = basis_from_rows(rng.standard_normal((N_SMOOTHED, n_columns)))
+    affinity = rng.random((N_SMOOTHED, N_SMOOTHED))
+    np.fill_diagonal(affinity, 0.0)
+    graph = GraphRows(0, csr_array(affinity))
+    rows = laplacian_rows(graph, [graph], ((0, N_SMOOTHED),), precision=np.float64)
+    laplacian = oracle.dense_laplacian(affinity)
+    vectors = np.linalg.eigh(laplacian)[1]
+    parameters = Parameters(n_clusters=N_SMOOTHED // 2, constants=Constants(min_shrinkage=0.0))
+    view = RidgeView(basis, alpha, 1.0, 1.0, NO_ENCODER)
+    sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
+    coefficients, distance, objective = smoothed_coefficients(sums, view, parameters, weight)
+    embedding = embed_rows(view, vectors, coefficients, parameters).astype(np.float64)
+    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
+    return Smoothed(basis, gram, laplacian, embedding, distance, objective)
+
+
+@given(st.integers(0, 2**16), st.integers(1, 40), st.floats(1e-2, 1e2), st.floats(1e-2, 1e2))
+@settings(max_examples=20)
+def test_solves_the_sylvester_equation(seed: int, d: int, alpha: float, weight: float) -> None:
+    found = smoothed(seed, n_columns=d, alpha=alpha, weight=weight)
+    expected = oracle.mscan_z_step(found.gram, found.laplacian, alpha=alpha, weight=weight)
+    assert_allclose(found.basis.vectors @ found.embedding.T, expected, atol=1e-4)
+    value = oracle.mscan_objective(
+        found.gram, found.laplacian, expected, alpha=alpha, weight=weight
+    )
+    assert found.objective == pytest.approx(value, rel=1e-4)
+    assert found.mean_distance == pytest.approx(
+        oracle.pair_distances(found.embedding).sum() / (N_SMOOTHED * (N_SMOOTHED - 1)), abs=1e-4
+    )

@@ -1,4 +1,4 @@
-"""Agreement of views with clusters and with each other, by common neighbors and by discriminants."""
+"""Agreement of views with clusters, the tree over clusters, and Fisher's discriminants."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage
+from scipy.linalg import solve
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.assessment import agreement_with_clusters, view_agreement, views_agree
 from mscam_dask.solvers.borders import Points
+from mscam_dask.solvers.cluster_tree import cluster_tree, merge_incomplete, ward_merge
+from mscam_dask.solvers.graph_update import GraphRows, row_weights_between
+from mscam_dask.solvers.lda import LinearDiscriminants, class_sums, discriminant_loadings
 from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.spectral_cut import canonical_labels
+from mscam_dask.types.rules import CONSTANTS
+from tests import oracle
+from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
 
 
 def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.float64]:
@@ -138,3 +150,143 @@ def test_independent_partitions_of_two_views_are_no_agreement_however_few_sample
         points = Points(np.hstack(own), (4, 4))
         agree += views_agree(views, points, 4 * first + second, 16)
     assert agree <= 3
+
+
+def test_weights_between_are_sums_of_the_symmetric_graph() -> None:
+    rng = np.random.default_rng(0)
+    graph = rng.uniform(size=(12, 12)) * (rng.uniform(size=(12, 12)) < 0.4)
+    labels = rng.integers(3, size=12)
+    found = row_weights_between(GraphRows(0, csr_array(graph)), labels, 3)
+    for i in range(3):
+        for j in range(3):
+            block = (graph + graph.T)[np.ix_(labels == i, labels == j)]
+            assert_allclose(found[i, j], block.sum() / 2)
+
+
+def test_clusters_that_touch_are_merged_first() -> None:
+    weights = 100.0 * np.eye(4)
+    weights[0, 2] = weights[2, 0] = 20.0
+    weights[1, 3] = weights[3, 1] = 10.0
+    weights[0, 1] = weights[1, 0] = 1.0
+    tree = cluster_tree(weights)
+    assert tree[:, :2].tolist() == [[0, 2], [1, 3], [4, 5]]
+    assert tree[:, 3].tolist() == [2, 2, 4]
+    groups = fcluster(tree, 2, "maxclust")
+    assert groups[0] == groups[2] != groups[1] == groups[3]
+
+
+@given(seed=st.integers(0, 99), n_clusters=st.integers(2, 9), density=st.floats(0.0, 1.0))
+def test_it_is_a_linkage_matrix_whose_distances_never_decrease(
+    seed: int, n_clusters: int, density: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    weights = rng.uniform(size=(n_clusters, n_clusters)) * (
+        rng.uniform(size=(n_clusters, n_clusters)) < density
+    )
+    tree = cluster_tree(weights + weights.T)
+    assert np.isfinite(tree).all()
+    assert is_valid_linkage(tree)
+    distances = tree[:, 2]
+    assert (np.diff(distances) >= -1e-9 * distances[1:]).all()
+    assert is_monotonic(
+        np.column_stack((tree[:, :2], np.maximum.accumulate(distances), tree[:, 3]))
+    )
+
+
+@given(seed=st.integers(0, 10**6), n_components=st.integers(3, 7), n_clusters=st.integers(1, 3))
+def test_views_that_have_all_samples_merge_as_complete_ones(
+    seed: int, n_components: int, n_clusters: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    components = np.concatenate([np.arange(n_components), rng.integers(n_components, size=12)])
+    n = len(components)
+    blocks = (rng.standard_normal((n, 2)), rng.standard_normal((n, 3)))
+    everyone = PresentSamples(np.arange(n), n)
+    points = IncompleteBlocks(n, blocks, (everyone, everyone), (0, 0), (1.0, 1.0))
+    found = merge_incomplete(points, components, n_clusters)
+    sizes = np.bincount(components).astype(float)
+    members = np.eye(n_components)[components]
+    means = members.T @ np.hstack(blocks) / sizes[:, None]
+    merged, _ = ward_merge(squared_distances(means, means), sizes, n_clusters)
+    assert found.tolist() == canonical_labels(merged[components]).tolist()
+
+
+def test_the_smallest_components_without_a_common_view_merge_first() -> None:
+    components = np.repeat([0, 1, 2], [5, 2, 1])
+    present = tuple(PresentSamples(np.flatnonzero(components == i), 8) for i in range(3))
+    blocks = tuple(np.zeros((len(own), 2)) for own in present)
+    points = IncompleteBlocks(8, blocks, present, (0, 0, 0), (1.0, 1.0, 1.0))
+    assert merge_incomplete(points, components, 2).tolist() == [0] * 5 + [1] * 3
+
+
+def test_groups_that_merge_have_the_distances_of_either() -> None:
+    distances = np.array([[0.0, 1.0, np.inf], [1.0, 0.0, 4.0], [np.inf, 4.0, 0.0]])
+    assert ward_merge(distances, np.ones(3), 2)[0].tolist() == [0, 0, 2]
+    labels, squares = ward_merge(distances, np.ones(3), 1)
+    assert labels.tolist() == [0, 0, 0]
+    assert_allclose(squares, 1 / 2 + ((1 + 1) * 2 + (1 + 1) * 2 - 1 / 2) / 3)
+
+
+Array = NDArray[np.float64]
+
+
+def distances(found: LinearDiscriminants) -> Array:
+    return oracle.pair_distances(found.points.astype(np.float64))
+
+
+def example(
+    seed: int = 0, *, n: int = 60, d: int = 5, c: int = 3, apart: float = 2.0
+) -> tuple[Array, NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.arange(n) % c)
+    return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[labels], labels
+
+
+def covariances(points: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Between clusters and within, sample by sample; the second one shrunk."""
+    n, r = points.shape
+    mean = points.mean(axis=0)
+    between, within = np.zeros((r, r)), np.zeros((r, r))
+    for row, label in zip(points, labels, strict=True):
+        own = points[labels == label].mean(axis=0)
+        between += np.outer(own - mean, own - mean) / n
+        within += np.outer(row - own, row - own) / n
+    share = CONSTANTS.shrinkage
+    return between, (1 - share) * within + share * np.trace(within) / r * np.eye(r)
+
+
+@given(seed=st.integers(0, 10**6), c=st.integers(2, 5))
+def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
+    """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j); the separation is tr (S + B)⁻¹ B."""
+    rows, labels = example(seed, c=c)
+    view = prepared(rows)
+    points = ridge_points(view)
+    between, within = covariances(points, labels)
+    form = solve(within, between) @ np.linalg.inv(within + between)
+    gaps = points[:, None] - points[None]
+    expected = np.einsum("ijk,kl,ijl->ij", gaps, form, gaps)
+    found = linear_discriminants(view, labels)
+    assert found.points.shape == (60, min(c - 1, 5))
+    assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
+    off = ~np.eye(60, dtype=bool)
+    assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
+    vectors, weights = view.coordinates()
+    _, separation = discriminant_loadings(class_sums(vectors, labels), np.sqrt(weights))
+    assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
+
+
+def test_clusters_without_any_spread() -> None:
+    labels = np.arange(30) % 3
+    found = linear_discriminants(prepared(np.eye(3, 4)[labels] * [1.0, 2.0, 3.0, 0.0]), labels)
+    assert np.isfinite(found.points).all()
+    assert found.mean_distance > 0
+    within = distances(found)[labels[:, None] == labels]
+    assert_allclose(within, 0.0, atol=1e-3 * found.mean_distance)
+
+
+def test_a_view_that_says_nothing_has_no_distances() -> None:
+    """Means of the clusters that are all the same."""
+    rows = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]] * 5)
+    labels = np.repeat(np.arange(5), 4)
+    found = linear_discriminants(prepared(rows), labels)
+    assert found.mean_distance == pytest.approx(0.0, abs=1e-12)

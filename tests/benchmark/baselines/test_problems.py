@@ -1,4 +1,4 @@
-"""MLAN, LMVSC and SMVSC: view weights, row problems and projections on the simplex, exactly c components."""
+"""Each baseline by the problem that its paper states: optimality conditions, closed forms, objectives that never rise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,12 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.benchmark.baselines.self_representation import (
+    SSC,
+    DiMSC,
+    smallest_reach,
+    solve_view,
+)
 from mscam_dask.benchmark.baselines.simplex_graphs import (
     MLAN,
     SMVSC,
@@ -21,9 +28,133 @@ from mscam_dask.benchmark.baselines.simplex_graphs import (
     simplex_least_squares,
     simplex_step,
 )
-from mscam_dask.errors import ConvergenceWarning
+from mscam_dask.benchmark.baselines.spectral import (
+    MMSC,
+    CoReg,
+    gaussian_affinity,
+    leading_eigenvectors,
+    neighbor_affinity,
+    normalized_affinity,
+)
+from mscam_dask.errors import ConvergenceWarning, DataError
 from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.linalg.orthonormal import basis_from_rows
+from mscam_dask.metrics import adjusted_rand_index
 from tests.synthetic import gaussian_views
+
+
+def test_columns_solve_their_lasso() -> None:
+    (view,), _ = gaussian_views(0, n_samples=40, dims=(15,))
+    model = SSC(3, scale="none", tol=1e-10, max_iter=50_000, random_state=0).fit([view])
+    C = model.coefficients_
+    np.testing.assert_array_equal(np.diag(C), 0.0)
+    fidelity = 20.0 / smallest_reach(view)
+    gradient = fidelity * view @ (view.T @ C - view.T)  # of λ_z/2 ‖X − CᵀX‖², samples in rows
+    others = ~np.eye(40, dtype=bool)
+    used = (np.abs(C) > 1e-7) & others
+    np.testing.assert_allclose(gradient[used], -np.sign(C[used]), atol=1e-5)
+    assert np.abs(gradient[others]).max() <= 1 + 1e-5
+
+
+def test_independent_subspaces_have_no_coefficient_between_them() -> None:
+    rng = np.random.default_rng(1)
+    truth = np.repeat(np.arange(3), 20)
+    bases = np.linalg.qr(rng.standard_normal((12, 9)))[0].T.reshape(3, 3, 12)
+    rows = np.einsum("nd,ndk->nk", rng.standard_normal((60, 3)), bases[truth])
+    model = SSC(3, scale="none", max_iter=5000, random_state=0).fit([rows])
+    across = truth[:, None] != truth
+    assert np.abs(model.coefficients_[across]).max() <= 1e-3
+    assert adjusted_rand_index(truth, model.labels_) == 1.0
+
+
+def test_samples_that_no_other_can_represent_are_refused() -> None:
+    with pytest.raises(DataError):
+        SSC(2, scale="none").fit([np.eye(6)])
+
+
+@pytest.mark.parametrize("width", [6, 40])
+def test_the_view_step_solves_the_sylvester_equation(width: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((25, width))
+    root = rng.standard_normal((25, 10))
+    coupling = root @ root.T + 0.1 * np.eye(25)
+    basis = basis_from_rows(rows)
+    Z = basis.vectors @ solve_view(basis, coupling)
+    gram = rows @ rows.T
+    np.testing.assert_allclose(gram @ Z + Z @ coupling, gram, atol=1e-8)
+    if width > 25:  # XᵀX regular: the solution is the only one
+        np.testing.assert_allclose(Z, scipy.linalg.solve_sylvester(gram, coupling, gram), atol=1e-8)
+
+
+def test_the_objective_never_rises() -> None:
+    views, _ = gaussian_views(1, n_samples=60, spread=1.0)
+    model = DiMSC(3, diversity=20.0, tol=1e-6, max_iter=3000, random_state=0).fit(views)
+    assert len(model.objective_) >= 3
+    assert (np.diff(model.objective_) <= 1e-9 * model.objective_[0]).all()
+
+
+def test_diversity_makes_views_less_alike() -> None:
+    (view,), _ = gaussian_views(2, n_samples=50, dims=(10,))
+    twins = [view, view.copy()]
+
+    def dependence(diversity: float) -> float:
+        model = DiMSC(3, diversity=diversity, tol=1e-4, max_iter=2000, random_state=0).fit(twins)
+        return float(model.objective_[-1])
+
+    # the same data twice: without the HSIC twice the cost of one view, with it more, but never
+    # more than what the views cost when nothing gives way
+    apart, coupled = dependence(0.0), dependence(1.0)
+    alone = DiMSC(3, random_state=0).fit([view]).objective_[-1]
+    np.testing.assert_allclose(apart, 2 * alone, rtol=1e-9)
+    assert coupled > apart
+
+
+def test_the_objective_never_falls() -> None:
+    views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
+    model = CoReg(4, consensus_weight=0.05, tol=1e-9, max_iter=500, random_state=0).fit(views)
+    assert (np.diff(model.objective_) >= -1e-9).all()
+    U = model.consensus_embedding_
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)
+
+
+def test_one_view_is_plain_spectral_clustering() -> None:
+    (view,), _ = gaussian_views(2, n_samples=60, dims=(8,))
+    U = CoReg(3, scale="none", random_state=0).fit([view]).consensus_embedding_
+    V = leading_eigenvectors(normalized_affinity(gaussian_affinity(view)), 3)
+    np.testing.assert_allclose(U @ U.T, V @ V.T, atol=1e-8)
+
+
+def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:
+    total = np.zeros((len(views[0]),) * 2)
+    for view in views:
+        similar = normalized_affinity(neighbor_affinity(view, 10).toarray())
+        total += np.linalg.solve((1 + alpha) * np.eye(len(view)) - similar, np.eye(len(view)))
+    return total
+
+
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
+def test_the_indicator_is_non_negative_orthonormal_and_near_the_bound(alpha: float) -> None:
+    views, _ = gaussian_views(0, n_samples=90, spread=4.0)
+    model = MMSC(3, alpha=alpha, scale="none", tol=1e-9, max_iter=20_000, random_state=0)
+    G = model.fit(views).indicator_
+    assert (G >= 0).all()
+    np.testing.assert_allclose(G.T @ G, np.eye(3), atol=0.05)
+    S = summed_resolvents(views, alpha)
+    bound = np.sort(np.linalg.eigvalsh(S))[-3:].sum()
+    assert 0.9 * bound <= np.trace(G.T @ S @ G) <= bound * 1.05
+    np.testing.assert_array_equal(
+        np.argmax(G, axis=1)[:, None] == np.argmax(G, axis=1),
+        model.labels_[:, None] == model.labels_,
+    )
+
+
+def test_the_update_ends_where_the_conditions_of_optimality_hold() -> None:
+    views, _ = gaussian_views(1, n_samples=80, spread=1.5)
+    model = MMSC(3, scale="none", tol=1e-12, max_iter=50_000, random_state=0).fit(views)
+    G = model.indicator_
+    SG = summed_resolvents(views, 1.0) @ G
+    gap = G * (SG - G @ (G.T @ SG))  # G ∘ gradient of the Lagrangian
+    assert np.abs(gap).max() <= 1e-4 * np.abs(G * SG).max()
 
 
 def squared(view: np.ndarray) -> np.ndarray:

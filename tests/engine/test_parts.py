@@ -1,0 +1,248 @@
+"""Steps of a fit in parts: cuts, candidates, sums and scores do not depend on the tasks."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask import MSCAM
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine import neighbors
+from mscam_dask.engine.blocks import Stage, View
+from mscam_dask.engine.executors.base import SerialExecutor
+from mscam_dask.engine.scores import partition_scores, score_partitions
+from mscam_dask.engine.spectrum import started_minima
+from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
+from mscam_dask.linalg.laplacian import laplacian
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.solvers.admm import EmbeddedRows
+from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, projected_distances
+from mscam_dask.solvers.known_labels import n_missed
+from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view, view_svd
+from mscam_dask.solvers.row_blocks import ViewShape, added
+from mscam_dask.solvers.spectral_cut import (
+    canonical_labels,
+    choose_cuts,
+    cut_sample,
+    extend_rows,
+    join_partitions,
+    random_minima,
+    sample_vectors,
+    start_minima,
+    walk_embedding,
+)
+from mscam_dask.types.parameters import Parameters
+
+SEED = 0
+
+
+def spectrum(n_pairs: int, *, n: int = 200, c: int = 4, mixing: float = 0.02) -> Spectrum:
+    rng = np.random.default_rng(1)
+    group = np.arange(n) % c
+    near = np.where(group[:, None] == group, 0.3, mixing)
+    affinity = np.triu(rng.random((n, n)) < near, 1) * rng.random((n, n))
+    matrix = laplacian(csr_array(affinity + affinity.T))
+    return bottom_eigenpairs(matrix, n_pairs, rng=rng)
+
+
+def cuts_of(
+    given: Spectrum,
+    n_clusters: int,
+    *,
+    n_wanted: int | None = None,
+    n_pairs: int | None = None,
+    edges: tuple[int, ...] = (),
+    known: Any = None,
+    random: bool = False,
+    all_minima: bool = False,
+) -> list[Any]:
+    """Cuts by blocks of rows, of samples in reverse order."""
+    n = len(given.vectors)
+    n_wanted, n_pairs = n_wanted or n, n_pairs or given.vectors.shape[1]
+    edges = edges or (0, n)
+    blocks = [given.vectors[a:b] for a, b in pairwise(edges)]
+    samples = [
+        sample_vectors(block, n_pairs, start, n, n_wanted)
+        for block, start in zip(blocks, edges[:-1], strict=True)
+    ]
+    sample = cut_sample(samples, given.values, n_clusters, n, n_wanted)
+    order = np.arange(n, dtype=np.int32)[::-1]
+    started = started_minima(sample, known, order)
+    drawn = int(np.random.default_rng(SEED).integers(2**31))
+    halves = (range(15), range(15, 30)) if random else ()
+    minima = [random_minima(sample.embedding, drawn, starts) for starts in halves]
+    cuts = choose_cuts(sample, started, minima, all_minima)
+    labels = [extend_rows(block, sample, cuts) for block in blocks]
+    return join_partitions(labels, sample, cuts, order)
+
+
+BLOCKS = (0, 66, 100, 200)
+
+
+@pytest.mark.parametrize("all_minima", [False, True])
+def test_cuts_do_not_depend_on_the_blocks(all_minima: bool) -> None:
+    given, known = spectrum(20, mixing=0.1), np.arange(200) % 4
+    whole, of_blocks = (
+        cuts_of(given, 4, edges=edges, known=known, random=True, all_minima=all_minima)
+        for edges in ((), BLOCKS)
+    )
+    assert len(whole) == len(of_blocks) >= 2
+    for cut, expected in zip(of_blocks, whole, strict=True):
+        assert_array_equal(cut, expected)
+
+
+def test_the_cut_is_that_of_the_walk_embedding() -> None:
+    given = spectrum(20, mixing=0.25)
+    (cut,) = cuts_of(given, 4, random=True)
+    embedding = walk_embedding(given.values, given.vectors, 4)
+    drawn = int(np.random.default_rng(SEED).integers(2**31))
+    minima = [start_minima(embedding, None)[0], *random_minima(embedding, drawn)]
+    expected, _ = min(minima, key=lambda minimum: minimum[1])
+    assert_array_equal(cut, canonical_labels(expected[::-1]))
+
+
+def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n_samples, 6)).round(1)  # some distances are tied
+    points[1::7] = points[::7][: len(points[1::7])]
+    shape = ViewShape(n_samples, 6, "features")
+    views = [points + 0.1 * rng.standard_normal(points.shape) for _ in range(n_views - 1)]
+
+    def embedded(rows: NDArray[np.float64]) -> RidgeView:
+        read = ArrayRows(rows, "v").read
+        return ridge_view(
+            view_svd(read, shape, scale="none", name="v", dtype=np.float32), alpha=1.0
+        )
+
+    return [embedded(rows) for rows in (points, *views)]
+
+
+def ridge(view: RidgeView) -> RidgeView:
+    return view
+
+
+@given(st.integers(1, 10**7))
+def test_row_ranges_depend_on_the_samples_alone_and_cover_them(n: int) -> None:
+    ranges = neighbors.row_parts(n)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == n
+    assert all(left[1] == right[0] for left, right in pairwise(ranges))
+    assert all(0 < stop - start <= 8192 for start, stop in ranges)
+
+
+@pytest.mark.parametrize("n_views", [1, 20])
+def test_bits_do_not_depend_on_the_tasks(n_views: int) -> None:
+    n = 700
+    views = ridge_views(n_views, n)
+    executor = SerialExecutor()
+    stage = Stage(executor, "k")
+    handles = [stage.submit(ridge, view) for view in views]
+    of_one_block = [View((handle,), handle) for handle in handles]
+    _, candidates = neighbors.ordered_candidates(
+        stage, of_one_block, ((0, n),), Parameters(n_clusters=2, n_candidates=50)
+    )
+    assert candidates.links == ((0,),) * len(candidates.parts)
+    found = executor.gather(candidates.parts)
+    whole = candidate_neighbors(joint_embedding(views), 50, 0, n)
+    assert_array_equal(np.concatenate([part.indices for part in found]), whole.indices)
+    squared = np.concatenate([part.squared_distances for part in found])
+    assert_array_equal(squared, whole.squared_distances)
+    assert [part.row_start for part in found] == [start for start, _ in neighbors.row_parts(n)]
+
+
+def level_by_level(terms: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Level by level, the odd one carried to the next level."""
+    while len(terms) > 1:
+        pairs = [terms[i] + terms[i + 1] for i in range(0, len(terms) - 1, 2)]
+        terms = pairs + terms[len(terms) - len(terms) % 2 :]
+    return terms[0]
+
+
+@pytest.mark.parametrize("n_terms", [1, 2, 3, 5, 6, 7, 16, 17, 40, 56, 257])
+def test_groups_of_sixteen_are_subtrees_of_one_tree(n_terms: int) -> None:
+    rng = np.random.default_rng(n_terms)
+    terms = [rng.standard_normal(4) * 10.0 ** rng.integers(-8, 8) for _ in range(n_terms)]
+    groups = [added(terms[i : i + 16]) for i in range(0, n_terms, 16)]
+    while len(groups) > 1:
+        groups = [added(groups[i : i + 16]) for i in range(0, len(groups), 16)]
+    np.testing.assert_array_equal(added(terms), level_by_level(list(terms)))
+    np.testing.assert_array_equal(groups[0], added(terms))
+
+
+@pytest.mark.parametrize("n", [30, 150_000])  # all five at once, and at most three
+def test_views_side_by_side_have_the_sum_of_their_distances(n: int) -> None:
+    c, start = 4, 10
+    rng = np.random.default_rng(5)
+    embeddings = [rng.standard_normal((n, c)) for _ in range(5)]
+    embeddings[3][::4] = np.nan  # absent samples
+    factors = [1.0, 0.2, 1.0, 3.0, 1.0]
+    indices = rng.integers(-1, n, (8, 6))
+    part = CandidateEdges(start, indices, np.zeros(indices.shape))
+    own = np.arange(start, start + 8)[:, None]
+    by_view = [
+        np.where(indices < 0, 0.0, factor * np.sum((one[own] - one[indices]) ** 2, axis=2))
+        for one, factor in zip(embeddings, factors, strict=True)
+    ]
+    views = [[EmbeddedRows(one, factor)] for one, factor in zip(embeddings, factors, strict=True)]
+    found = projected_distances(views, part, ((0, n),))
+    expected = sum(np.nan_to_num(one) for one in by_view)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    by_blocks = [
+        [EmbeddedRows(one.rows[:14], one.factor), EmbeddedRows(one.rows[14:], one.factor)]
+        for (one,) in views
+    ]
+    of_blocks = projected_distances(by_blocks, part, ((0, 14), (14, n)))
+    np.testing.assert_allclose(of_blocks, expected, rtol=1e-13)
+
+
+def unequal() -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+    """Five clusters that nothing connects, each of two fifths of the size of the one before it."""
+    rng = np.random.default_rng(8)
+    labels = np.repeat(np.arange(5), [300, 120, 48, 19, 15])
+    views = [
+        rng.standard_normal((len(labels), d)) + 1.6 * rng.standard_normal((5, d))[labels]
+        for d in (10, 20)
+    ]
+    return views, labels
+
+
+def test_a_large_cluster_is_not_cut_while_small_ones_are_together() -> None:
+    views, labels = unequal()
+    found = MSCAM(5).fit(views)
+    assert adjusted_rand_index(labels, found.labels_) == 1.0
+    assert found.cross_view_information_ < 0.75 * math.log(5)  # no more than that is there
+
+
+def random_view(n: int, rng: np.random.Generator) -> ReferenceGraphs:
+    """A tenth of all edges, with any weights."""
+    affinity = np.triu(rng.random((n, n)) < 0.1, 1) * rng.random((n, n))
+    return ReferenceGraphs((csr_array(affinity + affinity.T),))
+
+
+@pytest.mark.parametrize("n_compared", [120, 50])
+def test_equal_partitions_have_equal_scores_in_any_grouping(n_compared: int) -> None:
+    rng = np.random.default_rng(0)
+    views = [random_view(n_compared, rng) for _ in range(2)]
+    one, other = (rng.integers(0, 3, 120) for _ in range(2))
+    cuts = [one, other, one.copy(), one]
+    judged = score_partitions(views, cuts, n_compared)
+    for of_view, view in zip(judged, views, strict=True):
+        (first,), (second,) = (
+            score_partitions([view], [labels], n_compared)[0] for labels in (one, other)
+        )
+        assert of_view == [first, second, first, first]
+    scores = partition_scores([judged], cuts, None)
+    assert scores == partition_scores([[judged[0]], [judged[1]]], cuts, None)
+    known = np.where(np.arange(120) < 60, one, -1)
+    counted = partition_scores([judged], cuts, known)
+    assert [score.n_missed for score in counted] == [0, n_missed(other, known), 0, 0]
