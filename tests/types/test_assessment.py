@@ -9,6 +9,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.cluster.hierarchy import is_valid_linkage
 
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Assessment, Borders, Structure
 
 
@@ -142,3 +144,25 @@ def test_other_numbers_of_the_clusters() -> None:
     assert "between clusters 0 and 2" in found.message
     assert found.cluster_tree[:, :2].tolist() == [[0, 1], [2, 3]]
     assert is_valid_linkage(found.cluster_tree)
+
+
+@pytest.mark.parametrize(
+    ("n_clusters", "n_samples", "expected"),
+    [
+        (3, 1000, 20),
+        (3, 150, 15),  # a tenth of the samples
+        (3, 40, 6),
+        (12, 1000, 24),
+        (3, 5, 5),  # there are no more
+        (3, 50_000, 6),  # large
+    ],
+)
+def test_eigenpairs_are_twice_the_clusters_and_twenty_where_samples_allow(
+    n_clusters: int, n_samples: int, expected: int
+) -> None:
+    assert Parameters(n_clusters=n_clusters).n_pairs(n_samples) == expected
+
+
+def test_a_mapping_is_no_settings_of_the_admm() -> None:
+    with pytest.raises(ConfigurationError):
+        Constants(admm={"penalty": 10.0})  # type: ignore[arg-type]
