@@ -230,7 +230,8 @@ def _memory_bytes(pid: int) -> int:
 
 
 def _work(trial: Trial, directory: str, sender: Connection) -> None:
-    """Run a trial in its own process, and send its result as JSON."""
+    """Run a trial in its own process, which ends with the server, and send its result as JSON."""
+    threading.Thread(target=_end_with_the_server, daemon=True).start()
     os.chdir(directory)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # results of the server are on standard output
     before = _peak_bytes()
@@ -242,6 +243,12 @@ def _work(trial: Trial, directory: str, sender: Connection) -> None:
         entry = trial.entry("failed", reason=f"{type(error).__name__}: {error}")
     entry = msgspec.structs.replace(entry, peak_memory_bytes=max(0, _peak_bytes() - before))
     sender.send_bytes(msgspec.json.encode(entry))
+
+
+def _end_with_the_server() -> None:
+    """A server that was killed can stop no trial."""
+    wait([_processes.parent_process().sentinel])
+    os._exit(1)
 
 
 def _peak_bytes() -> int:

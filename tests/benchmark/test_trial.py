@@ -173,12 +173,14 @@ def running_processes(kind: str) -> list[psutil.Process]:
     return found[kind]
 
 
-def killed_soon(kind: str) -> threading.Thread:
-    """Kill the process of the running trial, or the server process, as soon as it runs."""
+def killed_soon(kind: str, left: list[psutil.Process]) -> threading.Thread:
+    """Kill the process of the running trial, or the server process, as soon as it runs; `left` gets what goes on."""
 
     def wait_and_kill() -> None:
         running = wait_until(partial(running_processes, kind))
+        trials = running_processes("trial")
         os.kill(running[0].pid, signal.SIGKILL)
+        left.extend(psutil.wait_procs(trials, timeout=30)[1])
 
     thread = threading.Thread(target=wait_and_kill, daemon=True)
     thread.start()
@@ -191,9 +193,11 @@ def killed_soon(kind: str) -> threading.Thread:
 def test_a_process_that_is_killed_leaves_a_trial_to_run_again(
     trial: Trial, kind: str, part: str
 ) -> None:
-    thread = killed_soon(kind)
+    left: list[psutil.Process] = []
+    thread = killed_soon(kind, left)
     fit = run_trial(large(trial))
     thread.join()
+    assert left == []
     assert fit.outcome == "worker lost"
     assert part in fit.reason
     assert run_trial(trial).outcome == "ok"
