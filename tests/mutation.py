@@ -32,7 +32,7 @@ from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).parents[1]
 
-_FIT_TESTS = ("tests/engine/test_*.py",)
+_FIT_TESTS = ("tests/engine/test_*.py", "tests/faults/test_bad_input.py")
 _SOLVER_TESTS = (
     *("tests/linalg", "tests/solvers", *_FIT_TESTS),
     *(f"tests/estimators/test_{name}.py" for name in ("incomplete", "clusters", "predict")),

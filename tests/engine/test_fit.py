@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -188,50 +185,6 @@ def test_more_pieces_than_clusters_are_merged_whole() -> None:
     assert_partition_and_graph_agree(solution, n_clusters=4)
     for blob in range(6):
         assert len(set(solution.labels[blobs == blob].tolist())) == 1
-
-
-@pytest.mark.parametrize("dims", [(1, 1, 1), (1, 400), (7,) * 50])
-def test_shapes_of_views(dims: tuple[int, ...]) -> None:
-    views, _ = gaussian_views(10, n_samples=45, dims=dims, spread=3.0)
-    solution = fit(views, n_clusters=3, max_iter=4)
-    assert_partition_and_graph_agree(solution, n_clusters=3)
-    assert len(solution.view_contributions) == len(dims)
-
-
-@st.composite
-def small_tables(draw: st.DrawFn) -> tuple[list[Array], int, int]:
-    """Any small views of small numbers, with duplicates and constant columns as they come."""
-    n = draw(st.integers(2, 14))
-    n_views = draw(st.integers(1, 3))
-    elements = st.one_of(
-        st.integers(-3, 3).map(float), st.floats(-10, 10, allow_nan=False, width=32)
-    )
-    views = [
-        draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 4))), elements=elements))
-        for _ in range(n_views)
-    ]
-    return views, draw(st.integers(1, n)), draw(st.integers(1, n - 1))
-
-
-@given(small_tables(), st.sampled_from(MODELS), st.sampled_from(["standard", "unit", "none"]))
-@settings(max_examples=20)
-def test_any_small_data_end_with_exactly_c_components_or_a_reason(
-    table: tuple[list[Array], int, int], model: str, scale: str
-) -> None:
-    views, n_clusters, n_neighbors = table
-    try:
-        solution = fit(
-            views,
-            n_clusters=n_clusters,
-            n_neighbors=n_neighbors,
-            model=model,
-            scale=scale,
-            max_iter=3,
-        )
-    except DataError as error:
-        assert f"scale={scale!r}" in str(error)  # noqa: PT017  # one reason is allowed
-        return
-    assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
 
 
 OPTIONS = tuple(ViewSettings(scale, 10.0) for scale in ("unit", "standard"))

@@ -224,28 +224,7 @@ def test_prediction_before_a_fit_is_refused() -> None:
         _ = MSCAM(3).history_
 
 
-Labels = NDArray[np.int64]
-
-
-def read_only(view: Array) -> Array:
-    view.flags.writeable = False
-    return view
-
-
-def dataset(views: list[Array]) -> xr.Dataset:
-    return xr.Dataset({"x": (("sample", "fx"), views[0]), "y": (("sample", "fy"), views[1])})
-
-
-# the views in another form
-FORMS: dict[str, Callable[[list[Array]], Any]] = {
-    "dict": lambda views: {"b": views[0], "a": views[1]},
-    "read-only": lambda views: [read_only(view.copy()) for view in views],
-    "sparse and dense": lambda views: [scipy.sparse.coo_array(views[0]), views[1]],
-    "dataset, chunked": lambda views: dataset(views).transpose().chunk({"sample": 30}),
-    "multi-view data": as_multi_view,
-}
-
-# the table of their columns in another form
+# one table of all columns in another form; several views in other forms: tests/validation/test_differential.py
 TABLES: dict[str, Callable[[Array], Any]] = {
     "array": np.asarray,
     "lists": np.ndarray.tolist,
@@ -257,32 +236,14 @@ TABLES: dict[str, Callable[[Array], Any]] = {
 }
 
 
-def assert_same_clusters(X: Any, labels: Labels, n_views: int) -> None:
-    model = quick().fit(X)
-    assert_array_equal(model.labels_, labels)
-    # what was fitted can be predicted in the same form
-    assert np.mean(model.predict(X) == model.labels_) >= 0.95
-    assert len(model.view_names_) == n_views
-
-
-@pytest.fixture(scope="module")
-def plain_labels() -> Labels:
-    labels: Labels = quick().fit(integer_views()).labels_
-    return labels
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_the_same_views_gives_the_same_clusters(
-    form: str, plain_labels: Labels
-) -> None:
-    assert_same_clusters(FORMS[form](integer_views()), plain_labels, 2)
-
-
 def test_every_form_of_a_table_gives_the_same_clusters() -> None:
     table = np.hstack(integer_views())
     labels = quick().fit([table]).labels_
     for form in TABLES.values():
-        assert_same_clusters(form(table), labels, 1)
+        model = quick().fit(form(table))
+        assert_array_equal(model.labels_, labels)
+        assert np.mean(model.predict(form(table)) == labels) >= 0.95
+        assert len(model.view_names_) == 1
 
 
 def test_view_names_come_from_the_input() -> None:

@@ -21,7 +21,7 @@ from mscam_dask.errors import ConvergenceWarning, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.parameters import Scale
 from tests.messages import raises
-from tests.synthetic import gaussian_views
+from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -46,19 +46,7 @@ def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options:
         "n_jobs": 1,
     } | options
     fitted = model(n_clusters=n_clusters, **settings).fit(views)
-    n = len(fitted.labels_)
-    assert_array_equal(np.unique(fitted.labels_), np.arange(n_clusters))
-    assert fitted.n_connected_components_ == n_clusters
-    graph = fitted.consensus_graph_
-    assert graph.shape == (n, n)
-    assert np.isfinite(graph.data).all()
-    assert (graph.data >= 0).all()
-    assert np.isfinite(fitted.cross_view_information_)
-    for embedding in fitted.view_embeddings_.values():
-        absent = np.isnan(embedding).all(axis=1)  # samples that the view does not have
-        assert (absent | np.isfinite(embedding).all(axis=1)).all()
-        assert not absent.all()
-    assert_allclose(sum(fitted.view_contributions_.values()), 1.0)
+    assert_partition_and_graph_agree(fitted.solution_, n_clusters=n_clusters)
     return fitted
 
 

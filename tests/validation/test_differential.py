@@ -10,6 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse
+import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -197,6 +198,8 @@ def forms(views: list[Array], folder: Path, seed: int) -> Iterator[tuple[str, An
     yield "strided", [np.repeat(np.repeat(view, 2, 0), 3, 1)[::2, ::3] for view in views]
     chunks = [tuple(int(rng.integers(1, length + 1)) for length in view.shape) for view in views]
     yield "chunked", [da.from_array(view, size) for view, size in zip(views, chunks, strict=True)]
+    named = {f"x{i}": (("sample", f"f{i}"), view) for i, view in enumerate(views)}
+    yield "dataset", xr.Dataset(named).transpose().chunk({"sample": 5})
     store = folder / f"{seed}.zarr"
     ingest(as_multi_view(views), store)
     yield "stored", store

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mscam_dask import MSCAM
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.blocks import Stage
+from mscam_dask.engine.executors.base import SerialExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.preprocessing_selection import (
+    choice_for,
+    rows_compared,
+    select_view_settings,
+    with_view_settings,
+)
+from mscam_dask.errors import DataError
+from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
+from tests.messages import quotes
+from tests.synthetic import distances_between
+
+OPTIONS = tuple(
+    ViewSettings(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
+)
+
+
+def spoilt_by_units(n: int = 240) -> dict[str, NDArray[np.float64]]:
+    """Two clean views, and one with a column of another unit that says nothing."""
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n, 12))
+    views = {name: points + 0.1 * rng.standard_normal(points.shape) for name in ("a", "b", "c")}
+    views["c"] = np.hstack([views["c"], 1e3 * rng.standard_normal((n, 1))])
+    return views
+
+
+@pytest.mark.parametrize(("n_samples", "n_compared"), [(240, 3000), (600, 150)])
+@pytest.mark.parametrize("n_copies", [1, 4])
+def test_a_column_of_another_unit_makes_the_columns_be_standardised(
+    n_samples: int, n_compared: int, n_copies: int, tmp_path: Path
+) -> None:
+    """Also of a sample of the rows, of stored views, and of many views, which are in groups."""
+    views = spoilt_by_units(n_samples)
+    rng = np.random.default_rng(3)
+    for copy in range(3 * (n_copies - 1)):
+        views[f"more {copy}"] = views["a"] + 0.3 * rng.standard_normal(views["a"].shape)
+    data = as_multi_view(views)
+    stored = as_multi_view(write_store(data, tmp_path / "data.zarr"))
+    with SerialExecutor() as executor:
+        found, of_store = (
+            select_view_settings(Stage(executor, "views"), one, OPTIONS, 3, n_compared=n_compared)
+            for one in (data, stored)
+        )
+    assert of_store == found
+    records = {record.view: record for record in found[0]}
+    assert records["c"].scale == "standard"
+    assert records["c"].ahead > 4.0
+    assert all(record.agreement > 0.1 for record in records.values())
+
+
+def test_distance_views_differ_in_alpha_alone() -> None:
+    rows = spoilt_by_units(60)["a"]
+    data = as_multi_view({"d": distances_between(rows), "a": rows}, view_type={"d": "distance"})
+    with SerialExecutor() as executor:
+        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
+    assert records[0].scale == OPTIONS[0].scale
+
+
+def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
+    rng = np.random.default_rng(1)
+    data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
+    with SerialExecutor() as executor:
+        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
+        assert records[0].scale == "standard"
+        with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
+            select_view_settings(Stage(executor, "views"), data, OPTIONS[:2], 0)
+
+
+def shares_a_faint_nuisance(n: int = 300) -> dict[str, NDArray[np.float64]]:
+    """Views of three plain clusters and of a faint angle that is not about them."""
+    rng = np.random.default_rng(4)
+    truth = np.arange(n) % 3
+    angle = rng.uniform(0, 2 * np.pi, n)[:, None] * [1, 1, 2, 2]
+    nuisance = 0.03 * np.cos(angle - [0, np.pi / 2, 0, np.pi / 2])
+    return {
+        name: np.hstack([2 * rng.normal(size=(3, 4))[truth] + rng.normal(size=(n, 4)), nuisance])
+        for name in ("a", "b", "c")
+    }
+
+
+def test_what_is_faint_and_shared_is_one_choice_and_leaving_it_out_another() -> None:
+    data = as_multi_view(shares_a_faint_nuisance())
+    options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
+    with SerialExecutor() as executor:
+        every, mild = select_view_settings(Stage(executor, "views"), data, options, 0)
+    assert {record.alpha for record in every} == {1e-6}
+    assert all(record.alpha >= 1.0 for record in mild)
+    candidates = with_view_settings(
+        [Parameters(n_clusters=3)], (every, mild), may_exclude_views=True
+    )
+    assert [choice_for(one, (every, mild)) for one in candidates] == [every, mild]
+    assert choice_for(Parameters(n_clusters=3), (every, mild)) == ()
+
+
+def test_the_judge_of_partitions_decides_between_the_two() -> None:
+    views = shares_a_faint_nuisance()
+    data = as_multi_view(views)
+    options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
+    solution = run_fit(
+        data,
+        Parameters(n_clusters=3, scale="none", n_neighbors=20),
+        SerialExecutor(),
+        choices=Choices(view_settings=options),
+    )
+    assert len(solution.settings) == 2
+    assert len({record.view_settings for record in solution.settings}) == 2
+    assert all(record.alpha >= 1.0 for record in solution.selected_view_settings)
+    assert solution.parameters.view_settings == tuple(
+        ViewSettings(record.scale, record.alpha) for record in solution.selected_view_settings
+    )
+    truth = np.arange(300) % 3
+    assert adjusted_rand_index(truth, solution.labels) == 1.0
+
+
+def rings(n_samples: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+    """Two rings about one centre, in two views with the same angles: what these share is no cluster."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(n_samples) % 2
+    angles = rng.uniform(0.0, 2.0 * np.pi, n_samples)
+    views = []
+    for _ in range(2):
+        radii = 1.0 + labels + 0.08 * rng.standard_normal(n_samples)
+        views.append(np.column_stack([radii * np.cos(angles), radii * np.sin(angles)]))
+    return views, labels
+
+
+def test_rows_of_few_columns_keep_their_length() -> None:
+    views, labels = rings(400)
+    model = MSCAM(2).fit(views)
+    assert adjusted_rand_index(labels, model.labels_) == 1.0
+    assert {one.scale for one in model.view_settings_.values()} == {"standard"}
+    data, unit = as_multi_view(views), [option for option in OPTIONS if option.scale == "unit"]
+    with SerialExecutor() as executor:  # if it is asked for, they have unit length
+        chosen = select_view_settings(Stage(executor, "views"), data, unit, 0)
+    assert {one.scale for one in chosen[0]} == {"unit"}
+
+
+def test_many_views_are_compared_by_fewer_rows() -> None:
+    assert [rows_compared(n_views, 3000) for n_views in (2, 8, 32, 1000)] == [
+        3000,
+        3000,
+        1500,
+        1000,
+    ]
+    assert rows_compared(1000, 150) == 150
