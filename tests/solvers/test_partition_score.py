@@ -1,4 +1,4 @@
-"""Which of two partitions is better: the one with more information, by neutral graphs that no naming, order or unit can change."""
+"""Which of some partitions is better: by information, by neutral graphs, by borders; none is preferred for its sizes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,23 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.solvers.borders import Points, borders
+from mscam_dask.solvers.choice import (
+    best_by_borders,
+    best_by_p_value,
+    candidate_partitions,
+    diffusion_coordinates,
+    linkage_partition,
+    linked_points,
+    principal_scores,
+    views_separate,
+    ward_partition,
+    ward_tree,
+)
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -30,6 +45,7 @@ from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 from tests import oracle
 from tests.blocks import small_blocks
+from tests.solvers.test_borders import normals
 from tests.synthetic import gaussian_views
 
 GIVEN = Parameters(n_clusters=3)
@@ -219,3 +235,214 @@ def test_samples_that_a_view_lacks_have_no_evidence_and_the_others_all_of_it() -
     (score,) = view_scores(lacking, [everybody])
     (expected,) = view_scores(whole, [labels])
     assert score == pytest.approx(2 / 3 * expected)
+
+
+@pytest.mark.parametrize(("n", "p"), [(400, 10), (400, 100), (100, 300)])
+def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int, p: int) -> None:
+    rng = np.random.default_rng(0)
+    noise = 7.0 * rng.normal(size=(n, p))
+    assert principal_scores(noise).shape[1] <= 2
+    noise[:20] += 70.0 * rng.permutation(np.eye(p)[0])
+    scores = principal_scores(noise)
+    assert scores.shape[1] <= 3
+    assert np.abs(scores[:20].mean(axis=0) - scores[20:].mean(axis=0)).max() > 7.0
+    assert scores[20:].std(axis=0).min() == pytest.approx(1.0, rel=0.6)  # in units of the noise
+
+
+@pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
+def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
+    points, labels = normals(0, sizes, 9.0, 6)
+    found = candidate_partitions(linked_points(Points(points, (points.shape[1],))), len(sizes))
+    assert max(adjusted_rand_score(labels, one) for one in found) == 1.0
+    assert all(len(np.unique(one)) == len(sizes) for one in found)
+
+
+def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
+    points = linked_points(Points(np.arange(16.0)[:, None] ** 3, (1,)))
+    assert linkage_partition(points.trees[0], points.in_trees, points.scores, 4, 5) == []
+    (labels,) = linkage_partition(points.trees[0], points.in_trees, points.scores, 1, 5)
+    assert not labels.any()
+
+
+def test_a_candidate_may_have_a_cluster_of_four_samples() -> None:
+    points, labels = normals(0, (400, 8, 4), 12.0, 30)
+    *_, found = candidate_partitions(linked_points(Points(points, (points.shape[1],))), 3)
+    assert adjusted_rand_score(labels, found) == 1.0
+
+
+def graphs(labels: NDArray[np.int64]) -> list[ReferenceGraphs]:
+    """Graphs of two views that join all samples of a cluster, and no others."""
+    blocks = csr_array(np.equal.outer(labels, labels).astype(float))
+    return [ReferenceGraphs((blocks,)), ReferenceGraphs((blocks,))]
+
+
+def best(
+    points: Points, partitions: list[NDArray[np.int64]], views: list[ReferenceGraphs], c: int
+) -> int:
+    return best_by_borders(points, partitions, views, borders(points, partitions[0], c))
+
+
+def separated_pairs(points: Points, labels: NDArray[np.int64], c: int) -> list[bool]:
+    return views_separate(points, labels, borders(points, labels, c))
+
+
+def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Labels of the samples below and above the median."""
+    return (score > np.median(score)).astype(np.int64)
+
+
+def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_explain() -> None:
+    rows, labels = normals(0, (300, 60), 9.0, 6)
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    assert best(points, [halves, labels], graphs(labels), 2) == 1
+    assert best(points, [halves, labels], graphs(halves), 2) == 1
+    assert best(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
+
+
+def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
+    rows, labels = normals(0, (300, 6), 4.5, 6)
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    p_value = borders(points, labels, 2).p_values[0, 1]
+    candidates = [labels] * (1 + int(0.05 / p_value))
+    assert best(points, [halves, *candidates], graphs(labels), 2) == 1
+    assert best(points, [halves, *candidates], graphs(halves), 2) == 0
+    assert best(points, [halves, labels], graphs(halves), 2) == 1
+
+
+def test_where_views_separate_a_pair_neighbors_decide() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(5), (200, 200, 200, 20, 20))
+    rows = rng.normal(size=(640, 6))
+    rows[truth == 1] += 1.2  # 2.1 standard deviations in each view: there is no valley
+    rows[truth == 2, 0] += 20.0
+    rows[truth == 3, 1] += 20.0
+    rows[truth == 4, 2] += 20.0
+    first = np.where(truth < 2, truth, 2 + (rows[:, 3] > 0.0))
+    candidate = np.maximum(truth - 1, 0)
+    points = Points(rows, (3, 3))
+    separated = separated_pairs(points, first, 4)
+    assert sorted(separated)[0] < sorted(separated)[-1]  # some, not all
+    assert best(points, [first, candidate], graphs(candidate), 4) == 1
+    assert best(points, [first, candidate], graphs(first), 4) == 0
+
+
+def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of_them() -> None:
+    rng = np.random.default_rng(0)
+    overlapping = np.repeat([0, 1], 200)
+    rows = rng.normal(size=(460, 6))
+    rows[200:400] += 1.2
+    rows[400:] -= 9.0
+    points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
+    apart = np.repeat([0, 1], (400, 60))
+    assert separated_pairs(points, first, 2) == [True]
+    # neighbors explain 0.9 of the entropy of the candidate, and 0.65 of that of the fit, which is more nats, or little
+    draws = rng.random(460)
+    groups = np.where(draws > 0.99, 2 - 2 * apart, np.where(apart == 1, 2, first))
+    few, many = (np.where((draws < q) & (groups < 2), 1 - groups, groups) for q in (0.06, 0.3))
+    assert explained_share(graphs(few), apart) > explained_share(graphs(few), first)
+    assert best(points, [first, apart], graphs(few), 2) == 0
+    assert best(points, [first, apart], graphs(many), 2) == 1
+
+
+def test_clusters_that_views_separate_give_way_to_one_with_all_borders_that_neighbors_explain_better() -> (
+    None
+):
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], (200, 100, 40))
+    gradient = rng.normal(size=340)  # in all views
+    rows = 0.3 * rng.normal(size=(340, 6)) + 1.2 * gradient[:, None]
+    rows[:, [0, 3]] += 6.0 * (truth == 1)[:, None]
+    rows[:, [1, 4]] += 6.0 * (truth == 2)[:, None]
+    first = np.where(truth == 2, 2, (gradient > 0.0).astype(np.int64))
+    points, own = Points(rows, (3, 3)), borders(Points(rows, (3, 3)), first, 3)
+    assert not own.support
+    assert own.stand.any()
+    assert all(views_separate(points, first, own))
+    draws = rng.random(340) < 0.2
+    noisy = np.where(draws, (truth + 1) % 3, truth)  # it does not explain nearly all
+    assert best(points, [first, truth], graphs(noisy), 3) == 1
+    assert best(points, [first, truth], graphs(first), 3) == 0
+
+
+def test_clusters_of_one_sample_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    halves = halves_of(rng.normal(size=400)).astype(np.int64)
+    one = rng.normal(size=(400, 6))
+    one[:60] += 9.0
+    one[399] -= 30.0
+    single = np.repeat([0, 1, 2], (60, 339, 1))
+    assert borders(Points(one, (3, 3)), single, 3).support
+    assert best(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
+
+
+def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_taken() -> None:
+    rows, labels = normals(0, (300, 60, 60), 9.0, 6)
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    pairs = np.where(labels == 2, 1, labels)
+    small, large = pairs.copy(), pairs.copy()
+    small[:3] = 2
+    large[:10] = 2
+    found = best(points, [halves, small, large], graphs(small), 3)
+    assert found == 2
+    assert best(points, [halves, small, large, labels], graphs(small), 3) == 3
+
+
+def test_a_candidate_that_neighbors_explain_nearly_completely_takes_the_place_of_a_supported_one() -> (
+    None
+):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 6))
+    rows[:, 0] += 12.0 * (np.arange(400) % 2)
+    rows[:40, 3] += 14.0
+    points = Points(rows, (3, 3))
+    even, rare = np.arange(400) % 2, (np.arange(400) < 40).astype(np.int64)
+    assert borders(points, even, 2).support
+    assert borders(points, rare, 2).support
+    assert best(points, [even, rare], graphs(rare), 2) == 1
+    assert best(points, [even, rare], graphs(even), 2) == 0
+    noisy = np.where(rng.random(400) < 0.1, 1 - rare, rare)  # it does not explain nearly all
+    assert best(points, [even, rare], graphs(noisy), 2) == 0
+
+
+@pytest.mark.parametrize("n", [150, 420])  # by a dense and by a sparse eigensolver
+def test_diffusion_coordinates_have_the_products_of_the_normalized_graph(n: int) -> None:
+    rng = np.random.default_rng(0)
+    low_rank = rng.random((n, 8))
+    graph = csr_array(low_rank @ low_rank.T)
+    degrees = graph.toarray().sum(axis=1)
+    rows = diffusion_coordinates([ReferenceGraphs((graph,))], 20)
+    expected = graph.toarray() / np.outer(degrees, degrees)
+    np.testing.assert_allclose(rows @ rows.T, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("sizes", [(300, 12), (200, 100, 8)])
+def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) -> None:
+    rows, labels = normals(0, sizes, 9.0, 6)
+    near = csr_array(kneighbors_graph(rows, 9))
+    views = [ReferenceGraphs((csr_array(near + near.T),))]
+    tree = ward_tree(views, len(sizes))
+    (found,) = ward_partition(Points(rows, (6,)), tree, len(sizes), 3)
+    assert adjusted_rand_score(labels, found) == 1.0
+
+
+def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 200)
+    overlapping = rng.normal(size=(400, 9))
+    overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
+    assert separated_pairs(Points(overlapping, (3, 3, 3)), labels, 2) == [True]
+    assert separated_pairs(Points(overlapping, (9,)), labels, 2) == []  # nothing to compare
+    one = rng.normal(size=(400, 9))
+    halves = halves_of(one.sum(axis=1))
+    assert separated_pairs(Points(one, (3, 3, 3)), halves, 2) == [False]
+
+
+def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
+    rows, labels = normals(0, (200, 100, 50), 9.0, 6)
+    points = linked_points(Points(rows, (rows.shape[1],)))
+    tree = ward_tree(graphs(labels), 5)
+    p_values = [best_by_p_value(points, tree, [], number)[0] for number in (2, 3, 4, 5)]
+    assert max(p_values[:2]) <= 0.05 < min(p_values[2:])
+    value, found = best_by_p_value(points, tree, [labels], 3)
+    assert value <= p_values[1]
+    assert adjusted_rand_score(labels, found) == 1.0

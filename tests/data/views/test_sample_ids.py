@@ -1,15 +1,21 @@
-"""Samples matched by id: joins against a dictionary, spellings, and linked views."""
+"""Samples matched by id: joins against a dictionary, spellings, linked views, and their labels."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
 
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.conversion import encode_labels, labeled_samples
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import (
     Join,
     JoinedSamples,
@@ -17,7 +23,10 @@ from mscam_dask.data.views.sample_ids import (
     join_samples,
     linked_groups,
 )
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
+from tests.messages import quotes
 
 NUMBERS = range(1, 41)
 PADDED = [f"{number:04d}" for number in NUMBERS]
@@ -166,3 +175,118 @@ def test_views_are_linked_by_chains_and_by_groups() -> None:
     assert groups(range(6), range(4, 12), n=3) == ([[0], [1]], 2)
     # two samples link each of two linked views: together they share four with the third
     assert groups(range(6), range(2, 8), (0, 1, 6, 7, 9), n=4) == ([[0, 1, 2]], 0)
+
+
+@given(labels=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1))
+def test_whole_numbers_stay_as_they_are(labels: list[int]) -> None:
+    for values in (
+        np.array(labels),
+        np.array(labels, dtype=">i4"),
+        np.array(labels, dtype=np.float64)[:, None],
+        np.array(labels, dtype=np.float64)[None, :],
+    ):
+        codes, names = encode_labels(values)
+        assert codes.dtype == np.int64
+        assert codes.tolist() == labels
+        assert names is None
+
+
+@given(labels=st.lists(st.text("abc é", min_size=1), min_size=1))
+def test_text_becomes_positions_in_its_sorted_names(labels: list[str]) -> None:
+    encoded = [label.encode() for label in labels]
+    for values in (
+        *(np.array(labels), np.array(labels, dtype=object)),
+        *(np.array(encoded), np.array(encoded, dtype=object)),
+    ):
+        codes, names = encode_labels(values)
+        assert names == tuple(sorted(set(labels)))
+        assert [names[code] for code in codes] == labels
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *([0.0, 1.5], [0.0, np.nan, np.inf], [1e300], np.eye(3), np.array(3)),
+        *(np.array([1, "a"], dtype=object), pd.Series(["a", None, "b"]), np.array([1j])),
+    ],
+)
+def test_anything_else_is_refused(values: Any) -> None:
+    with pytest.raises(DataError):
+        encode_labels(values)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sample_ids": ("a",)},
+        {"labels": np.zeros(2, dtype=np.int64)},
+        {"labels": np.array([0, 2, 1]), "label_names": ("a", "b")},
+        {"labels": np.array([0, -2, 1]), "label_names": ("a", "b")},
+    ],
+    ids=["few ids", "few labels", "no name", "negative"],
+)
+def test_ids_and_labels_that_do_not_fit_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        MultiViewData((ArrayRows(np.ones((3, 1)), "a"),), **changes)
+
+
+@pytest.mark.parametrize("text", ["a\x1b[2J", "\ud800"])
+@pytest.mark.parametrize("place", ["view name", "sample id", "label"])
+def test_control_characters_are_refused_and_quoted_escaped(text: str, place: str) -> None:
+    changed: dict[str, dict[str, Any]] = {
+        "view name": {"views": (ArrayRows(np.ones((2, 1)), text),)},
+        "sample id": {"sample_ids": ("a", text)},
+        "label": {"labels": np.array([0, 1]), "label_names": ("a", text)},
+    }
+    arguments = {"views": (ArrayRows(np.ones((2, 1)), "a"),), **changed[place]}
+    with pytest.raises(DataError, match=quotes(place, ascii(text))) as caught:
+        MultiViewData(**arguments)
+    assert text not in str(caught.value)
+
+
+def test_booleans_are_labels_and_minus_one_is_none_beside_two_classes() -> None:
+    assert encode_labels(np.array([True, False]))[0].tolist() == [1, 0]
+    assert labeled_samples(np.array([0, 1, -1, 0])).tolist() == [True, True, False, True]
+    assert labeled_samples(np.array([-1, 1, -1])).all()
+    assert labeled_samples(np.array([-2, -1, 0])).all()
+    assert labeled_samples(np.array([3, 4])).all()
+
+
+N = 120
+
+
+def tables(n_shared: int) -> dict[str, NDArray[np.float64]]:
+    """Two views of N samples; each has the shared ones and half of the others, and NaN for the rest."""
+    views = np.random.default_rng(0).standard_normal((2, N, 6))
+    half = (N - n_shared) // 2
+    views[0, half + n_shared :], views[1, :half] = np.nan, np.nan
+    return {"rna": views[0], "prot": views[1]}
+
+
+def test_views_without_a_shared_sample_are_refused() -> None:
+    with pytest.raises(DataError, match="share at most 0 of"):
+        validate(as_multi_view(tables(0)), n_clusters=2, n_neighbors=3)
+    validate(as_multi_view(tables(12)), n_clusters=2, n_neighbors=3)
+
+
+@pytest.mark.parametrize(("n_clusters", "n_shared"), [(1, 0), (3, 2), (8, 6)])
+def test_each_cluster_needs_a_shared_sample(n_clusters: int, n_shared: int) -> None:
+    data = as_multi_view(tables(n_shared))
+    with pytest.raises(DataError):
+        validate(data, n_clusters=n_clusters, n_neighbors=3)
+
+
+@pytest.mark.parametrize(("n_shared", "is_few"), [(4, True), (8, True), (10, False)])
+def test_few_shared_samples_are_reported(n_shared: int, *, is_few: bool) -> None:
+    data = as_multi_view(tables(n_shared))
+    found = validate(data, n_clusters=2, n_neighbors=3).issues
+    assert [issue.kind for issue in found] == ["few shared samples"] * is_few
+    for issue in found:
+        assert (issue.view, issue.others, issue.count) == ("prot", ("rna",), n_shared)
+        assert all(text in issue.message for text in ("'prot'", "'rna'", f"only {n_shared} of {N}"))
+
+
+def test_samples_of_a_view_that_are_all_in_another_are_not_few() -> None:
+    whole, few = np.random.default_rng(0).standard_normal((2, N, 6))
+    few[5:] = np.nan
+    assert validate(as_multi_view([whole, few]), n_clusters=4, n_neighbors=3).issues == ()
