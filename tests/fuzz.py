@@ -93,14 +93,6 @@ def _frame() -> pd.DataFrame:
 _TABLE = "id,a,b,label\n" + "".join(f"s{i},{a[0]},{a[1]},{i % 3}\n" for i, a in enumerate(A))
 
 
-def _nus_wide(path: Path) -> None:
-    path.mkdir()
-    for name, table in (("CH", A), ("EDH", B.toarray())):
-        np.savetxt(path / f"Train_{name}.dat", table, fmt="%g")
-    for index, name in enumerate(("sky", "sea")):
-        np.savetxt(path / f"Labels_{name}_Train.txt", np.equal(index, Y)[:, None], fmt="%d")
-
-
 def _mfeat(path: Path) -> None:
     path.mkdir()
     for name, width in (("fac", 216), ("fou", 76), ("kar", 64), ("mor", 6), ("pix", 240)):
@@ -153,7 +145,6 @@ FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
         "x.csv.gz",
         (lambda path: path.write_bytes(gzip.compress(_TABLE.encode(), mtime=0)),),
     ),
-    "nus_wide": ("x", (_nus_wide,)),
     "mfeat": ("x", (_mfeat,)),
     "flowers17": ("x", (_flowers17,)),
     "toml": ("x.toml", (lambda path: shutil.copyfile(_PIPELINE, path), _toml_types)),

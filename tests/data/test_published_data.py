@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from mscam_dask.data.datasets.published import (
     fetch_mfeat,
     load_flowers17,
     load_mfeat,
-    load_nus_wide,
 )
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
@@ -26,7 +24,6 @@ from tests.messages import quotes
 from tests.synthetic import distances_between
 
 RNG = np.random.default_rng(5)
-WIDTHS = {"CH": 4, "CM55": 5, "CORR": 3, "EDH": 2, "WT": 6, "BoW": 7}
 
 
 Array = NDArray[Any]
@@ -77,101 +74,6 @@ def test_flowers17_that_are_none(tmp_path: Path, content: Any) -> None:
     file.write_bytes(content) if isinstance(content, bytes) else io.savemat(file, content)
     with pytest.raises(DataError):
         load_flowers17(tmp_path)
-
-
-def write_nus_wide(
-    folder: Path, membership: dict[str, Array], n_train: int, style: str
-) -> dict[str, Array]:
-    """Tables and concepts as in the archives; what the tables hold."""
-    features, truth = folder / "low level features", folder / "ground truth"
-    features.mkdir(parents=True)
-    truth.mkdir()
-    n_samples = len(next(iter(membership.values())))
-    tables = {}
-    for name, width in WIDTHS.items():
-        rows = RNG.random((n_samples, width)).round(6)
-        tables[name] = rows
-        for part, block in (("Train", rows[:n_train]), ("Test", rows[n_train:])):
-            file = f"{part}_{name}.dat"
-            if style == "normalized":
-                file = f"BoW_{part}_int.dat" if name == "BoW" else f"{part}_Normalized_{name}.dat"
-            text = "\n".join(" ".join(f"{value:g}" for value in row) + " " for row in block)
-            (features / file).write_text(text + "\n")
-    for concept, column in membership.items():
-        for part, block in (("Train", column[:n_train]), ("Test", column[n_train:])):
-            (truth / f"Labels_{concept}_{part}.txt").write_text("\n".join(map(str, block)) + "\n")
-    return tables
-
-
-MEMBERSHIP = {
-    "cat": np.array([0, 0, 1, 1, 0, 0, 0, 1]),
-    "bear": np.array([1, 1, 0, 0, 0, 1, 0, 1]),
-    "toy_car": np.array([0, 0, 0, 0, 1, 0, 0, 0]),
-}
-
-
-@pytest.mark.parametrize("style", ["plain", "normalized"])
-def test_nus_wide_keeps_images_of_one_concept(tmp_path: Path, style: str) -> None:
-    tables = write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, style)
-    for concept, column in MEMBERSHIP.items():  # of all images, as in the folder AllLabels
-        np.savetxt(tmp_path / f"nus/ground truth/Labels_{concept}.txt", column, fmt="%d")
-    data = load_nus_wide(tmp_path / "nus")
-    kept = [0, 1, 2, 3, 4, 5]  # of image 6 there is no concept, of image 7 two
-    assert data.view_names == ("CH", "CM", "CORR", "EDH", "WT", "BOW_SIFT")
-    assert data.label_names == ("bear", "cat", "toy_car")
-    assert data.labels is not None
-    np.testing.assert_array_equal(data.labels, [0, 0, 1, 1, 2, 0])
-    for view, rows in zip(data.views, tables.values(), strict=True):
-        np.testing.assert_array_equal(view.read(0, 6), rows[kept])
-
-
-def test_nus_wide_is_known_to_ingest(tmp_path: Path) -> None:
-    write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, "normalized")
-    report = ingest(tmp_path / "nus", tmp_path / "nus.zarr")
-    assert (report.n_samples, report.n_classes, len(report.views)) == (6, 3, 6)
-    stored = open_store(report.output)
-    assert stored.label_names == ("bear", "cat", "toy_car")
-
-
-def test_nus_wide_with_a_list_of_classes(tmp_path: Path) -> None:
-    write_nus_wide(tmp_path / "nus", {"x": np.zeros(4, int)}, 2, "plain")
-    for file in (tmp_path / "nus" / "ground truth").iterdir():
-        file.unlink()
-    (tmp_path / "nus" / "labels_train.txt").write_text("3\n7\n")
-    (tmp_path / "nus" / "labels_test.txt").write_text("7\n9\n")
-    data = load_nus_wide(tmp_path / "nus")
-    assert data.labels is not None
-    np.testing.assert_array_equal(data.labels, [0, 1, 1, 2])
-    assert data.label_names == ("3", "7", "9")
-
-
-FEATURES, TRUTH = "low level features", "ground truth"
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "quoted"),
-    [
-        (f"{FEATURES}/Test_CH.dat", None, ["CH", {"train": 5}, "test"]),
-        (f"{FEATURES}/Test_WT.dat", "1 2 3 4 5 6\n", ["CH", 3, "WT", (1, 6)]),
-        (f"{FEATURES}/Train_WT.dat", "a b\n", ["Train_WT.dat", "'a'"]),
-        (f"{FEATURES}/Train_Normalized_CH.dat", "1", ["Train_CH.dat", "Train_Normalized_CH.dat"]),
-        (f"{TRUTH}/Labels_cat_Test.txt", "2\n" * 3, [["cat"], 0, 1]),
-        (f"{TRUTH}/Labels_cat_Test.txt", "1\n", [{"cat": 6}, 8]),
-        (TRUTH, None, ["Labels_bear_Train.txt"]),
-        (FEATURES, None, ["Train_Normalized_CH.dat"]),
-    ],
-)
-def test_nus_wide_that_is_none(
-    tmp_path: Path, file: str, content: str | None, quoted: list[object]
-) -> None:
-    path = tmp_path / "nus" / file
-    write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, "plain")
-    if content is not None:
-        path.write_text(content)
-    else:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(DataError, match=quotes(tmp_path, *quoted)):
-        load_nus_wide(tmp_path / "nus")
 
 
 Tables = dict[str, NDArray[np.float64]]

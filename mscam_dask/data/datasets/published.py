@@ -1,4 +1,4 @@
-"""Data sets as published: UCI Multiple Features, Oxford Flowers 17 and NUS-WIDE.
+"""Data sets as published: UCI Multiple Features and Oxford Flowers 17.
 
 UCI Multiple Features: 2000 handwritten numerals in six feature families.
 
@@ -6,12 +6,6 @@ Oxford Flowers 17: χ² distance matrices in two MATLAB files, each 1360 x 1360.
 distancematrices17gcfeat06.mat has D_colourgc, D_shapegc and D_texturegc (CVPR 2006, the three
 views of the paper), distancematrices17itfeat08.mat has D_hog, D_hsv, D_siftint and D_siftbdy.
 The files have no labels: images are in the order of their classes, 80 each.
-
-NUS-WIDE and NUS-WIDE-Object: a directory, with subdirectories of any names, has for each feature
-a table Train_<F>.dat and Test_<F>.dat (also <F>_Train.dat, Train_Normalized_<F>.dat,
-BoW_Train_int.dat, or <F>.dat where there is one table for all), and for each concept a column of 0
-and 1 in Labels_<concept>_Train.txt and ..._Test.txt, or one list of class numbers in a file with
-"label" in its name. Row i of every file is image i.
 
 References
 ----------
@@ -22,14 +16,10 @@ UCI Machine Learning Repository, doi:10.24432/C5HC70.
 M.-E. Nilsback, A. Zisserman, "A visual vocabulary for flower classification", CVPR 2006;
 "Automated flower classification over a large number of classes", ICVGIP 2008.
 https://www.robots.ox.ac.uk/~vgg/data/flowers/17/
-
-T.-S. Chua, J. Tang, R. Hong, H. Li, Z. Luo, Y. Zheng, "NUS-WIDE: a real-world web image database
-from National University of Singapore", CIVR 2009, doi:10.1145/1646396.1646452.
 """
 
 from __future__ import annotations
 
-import re
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -233,138 +223,3 @@ def _distances(file: Path) -> list[ArrayRows]:
             f"{file} has {list(content)} and no matrix D_*, as the published files have."
         )
     return [ArrayRows(np.asarray(values), name, "distance") for name, values in matrices.items()]
-
-
-NUS_WIDE_FEATURES = {
-    "ch": "CH",
-    "cm": "CM",
-    "cm55": "CM",
-    "corr": "CORR",
-    "edh": "EDH",
-    "wt": "WT",
-    "bow": "BOW_SIFT",
-}
-"""Word of a file name to view: color histogram (64 columns), block-wise color moments (225),
-color auto-correlogram (144), edge directions (73), wavelet texture (128), bag of words (500)."""
-
-_PARTS = ("train", "all", "test")  # in the order in which the samples are put
-
-
-_Files = dict[str, dict[str, Path]]
-"""View or concept, then part ("train", "test", "all"), to file."""
-
-
-def is_nus_wide(path: Path) -> bool:
-    """Return whether a directory has tables of at least two of the features."""
-    return path.is_dir() and len(_nus_wide_files(path, (".dat",))[0]) > 1
-
-
-def load_nus_wide(directory: str | Path) -> MultiViewData:
-    """Read the features and the concepts of a directory as published.
-
-    Returns
-    -------
-    MultiViewData
-        Views in the order of `NUS_WIDE_FEATURES`, the images of Train before those of Test,
-        and for labels the concept. Only images of exactly one concept are kept, those of none
-        or of several left out. To draw 100 images of each, see
-        `mscam_dask.data.views.multi_view.sample_per_class`.
-
-    Raises
-    ------
-    DataError
-        When tables or concepts are missing, not numeric, or not of the same images.
-    """
-    root = Path(directory)
-    features, concepts = _nus_wide_files(root, (".dat", ".txt"))
-    views = {
-        name: {part: _table(features[name][part]) for part in _PARTS if part in features[name]}
-        for name in dict.fromkeys(NUS_WIDE_FEATURES.values())
-        if name in features
-    }
-    if not views:
-        raise DataError(
-            f"{root} has no tables of NUS-WIDE features, such as Train_Normalized_CH.dat. Give "
-            "the directory in which the low-level features were unpacked."
-        )
-    first, parts = next(iter(views.items()))
-    for name, tables in views.items():
-        shapes = {part: table.shape for part, table in tables.items()}
-        n_images = {part: len(table) for part, table in parts.items()}
-        is_one_width = len({width for _, width in shapes.values()}) == 1
-        if {part: rows for part, (rows, _) in shapes.items()} != n_images or not is_one_width:
-            raise DataError(
-                f"{root}: {first} has the images {n_images}, {name} has the tables {shapes}; every "
-                "feature needs the same images, in tables of one width. Unpack the files again."
-            )
-    membership, names = _membership(root, concepts, list(parts), sum(map(len, parts.values())))
-    kept = np.flatnonzero(membership.sum(axis=1) == 1)
-    if not kept.size:
-        raise DataError(
-            f"{root}: none of {len(membership)} images has exactly one of {len(names)} concepts, so "
-            "there is nothing to cluster by them. Keep the label files of the wanted concepts."
-        )
-    return MultiViewData(
-        views=tuple(
-            ArrayRows(np.concatenate([*tables.values()])[kept], name)
-            for name, tables in views.items()
-        ),
-        labels=membership[kept].argmax(axis=1).astype(np.int64),
-        label_names=names,
-    )
-
-
-def _nus_wide_files(root: Path, suffixes: tuple[str, ...]) -> tuple[_Files, _Files]:
-    """Files of the features, and of the concepts."""
-    features: _Files = {}
-    concepts: _Files = {}
-    for path in sorted(root.rglob("*")):
-        if path.suffix.lower() not in suffixes or not path.is_file():
-            continue
-        words = re.split(r"[^a-z0-9]+", path.stem.lower())
-        part = next((word for word in words if word in ("train", "test")), "all")
-        view = next((NUS_WIDE_FEATURES[word] for word in words if word in NUS_WIDE_FEATURES), None)
-        if view is not None and "label" not in path.name.lower():
-            other = features.setdefault(view, {}).setdefault(part, path)
-            if other != path:
-                raise DataError(
-                    f"{root} has {view} ({part}) twice: {other.name} and {path.name}. Keep one of them."
-                )
-        elif re.search("label|truth", str(path.relative_to(root)).lower()):
-            ignored = ("train", "test", "labels", "label", "lite")
-            concept = "_".join(word for word in words if word not in ignored)
-            concepts.setdefault(concept, {})[part] = path
-    return features, concepts
-
-
-def _membership(
-    root: Path, concepts: _Files, parts: list[str], n_images: int
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """(n, concepts) of 0 and 1, and the names of the concepts."""
-    columns: dict[str, Table] = {}
-    for name, files in sorted(concepts.items()):
-        tables = [_table(files[part]) for part in parts if part in files]
-        # A matrix of all concepts repeats their columns.
-        if len(tables) == len(parts) and all(min(table.shape) == 1 for table in tables):
-            columns[name] = np.concatenate([table.ravel() for table in tables])
-    if not columns:
-        raise DataError(
-            f"{root} has no labels of the images ({' and '.join(parts)}), such as "
-            "Labels_bear_Train.txt with one 0 or 1 a line. Unpack the ground truth beside the "
-            "features."
-        )
-    lengths = {name: len(column) for name, column in columns.items() if len(column) != n_images}
-    if lengths:
-        raise DataError(
-            f"{root}: labels {lengths} for {n_images} images; there must be one for each. Unpack them again."
-        )
-    odd = [name for name, column in columns.items() if not np.isin(column, (0, 1)).all()]
-    if odd and len(columns) == 1:
-        classes, codes = np.unique(columns[odd[0]], return_inverse=True)
-        return np.eye(len(classes), dtype=np.int64)[codes], tuple(f"{one:g}" for one in classes)
-    if odd:
-        raise DataError(
-            f"{root}: labels of {odd} have values other than 0 and 1; allowed is a column of 0 and "
-            "1 for each concept, or a single list of class numbers."
-        )
-    return np.stack([*columns.values()], axis=1).astype(np.int64), tuple(columns)

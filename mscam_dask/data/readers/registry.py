@@ -12,10 +12,8 @@ from pathlib import Path
 
 from mscam_dask.data.datasets.published import (
     flowers17_files,
-    is_nus_wide,
     load_flowers17,
     load_mfeat,
-    load_nus_wide,
     mfeat_file,
 )
 from mscam_dask.data.readers.base import (
@@ -103,7 +101,6 @@ FORMATS: tuple[Format, ...] = (
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
     Format("Zarr directory", _is_zarr, read_zarr),
     Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
-    Format("directory of the NUS-WIDE features", is_nus_wide, _published(load_nus_wide)),
     Format(
         "text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz)",
         _is_text,
