@@ -39,6 +39,7 @@ YEARS = A.set_axis(["2001", "2002", "2003", "2004"], axis=1)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
 GERMAN = csv_of(A, sep=";", decimal=",")
 LINES = csv_of(A).splitlines()
+LONG = A.set_axis(NUMBERS).rename_axis("nummer").set_axis(range(4), axis=1).stack().reset_index()
 TITLE = "what,we,found,last,year\n"
 HASHED = A.set_axis(["age", "# of visits", "bmi", "no#"], axis=1)
 PRECISE = A * np.pi * 1e-7
@@ -119,6 +120,8 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
+    "a long table": (({"a.csv": LONG.to_csv(index=False)}, (A,)), "--id-column none"),
+    "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip 1"),
     "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),

@@ -112,15 +112,21 @@ def _splits(one: Dialect, blanks: Dialect) -> bool:
     return n_split >= _MOST * len(body) > 0 and is_better
 
 
-def check_decimal(dialect: Dialect, where: str) -> None:
-    """Refuse a decimal comma that was found, and is only where separators of thousands may be."""
-    body = dialect.rows[1:] or dialect.rows
-    commas = [field for row in body for field in row if "," in field and is_number(field, ",")]
-    if commas and all(map(_THOUSANDS.fullmatch, commas)):
+def check_decimal(dialect: Dialect, where: str) -> str:
+    """Refuse a decimal comma that was found, and is only where separators of thousands may be; a note on such points."""
+    body, decimal = dialect.rows[1:] or dialect.rows, dialect.decimal
+    fields = (field for row in body for field in row)
+    marked = [field for field in fields if decimal in field and is_number(field, decimal)]
+    if not marked or not all(_THOUSANDS.fullmatch(text.replace(".", ",")) for text in marked):
+        return ""
+    if decimal == ",":
         raise DataError(
-            f"{where}: the comma in {commas[0]!r} may mark decimals or thousands. Set decimal=',' "
+            f"{where}: the comma in {marked[0]!r} may mark decimals or thousands. Set decimal=',' "
             "(--decimal), or write numbers without separators of thousands."
         )
+    if dialect.delimiter != ";" or any(text.lstrip("+-").startswith("0") for text in marked):
+        return ""
+    return f"{where}: the point in {marked[0]!r} taken as decimal mark; leave it out if it separates thousands."
 
 
 def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -> None:

@@ -49,6 +49,7 @@ _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few d
 _CODES = (999, 9999, 99999, 999999)  # of missing values
 _TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
 _ROW_NUMBERS = "row numbers"  # why a column is left out
+_LONG = 3  # columns of a long table: samples, features and values
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -212,6 +213,8 @@ def _on_rows(
         values = _values(table, rows, features)
     else:  # labels only
         values = np.empty((len(rows.texts[truth].texts), 0))
+    if ids is None and table.source.id_column is None:
+        _check_long(table, values)
     sample_ids = None if ids is None else tuple(rows.texts[ids.position].texts)
     if (
         table.names_of(features) == sample_ids
@@ -232,6 +235,21 @@ def _on_rows(
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
+
+
+def _check_long(table: Table, values: NDArray[Any]) -> None:
+    """Refuse three columns of which the first two have each combination once, as a long table has."""
+    if values.shape[1] != _LONG or not len(values):
+        return
+    n_keys, n_names = (len(np.unique(values[:, column])) for column in (0, 1))
+    is_full = n_keys * n_names == len(values) == len(np.unique(values[:, :2], axis=0))
+    if is_full and min(n_keys, n_names) > 1:
+        first, second, third = table.columns[:_LONG]
+        raise DataError(
+            f"{table.where}: {first!r} and {second!r} have each combination of their {n_keys} and {n_names} values once, as "
+            "a long table with several rows for a sample has. Give each sample one row (pandas: "
+            f"frame.pivot(index={first!r}, columns={second!r}, values={third!r})), or set id_column=False (--id-column none) if each row is one."
+        )
 
 
 def _check_order(table: Table, ids: Column, other: Column) -> None:

@@ -119,8 +119,7 @@ def _table(
         raise DataError(f"{where} is empty; it needs one line per sample.")
     if source.delimiter is None:
         check_widths(dialect, lines, len(above), where)
-    if source.decimal is None and decimal == ",":
-        check_decimal(dialect, where)
+    doubt = "" if source.decimal else check_decimal(dialect, where)
     if delimiter is None:
         check_positions(lines, where)
     first, n_lines, note = _heading(source, where, above, lines, dialect)
@@ -162,7 +161,7 @@ def _table(
         id_position=id_position if is_gct or (has_row_names and not number_rows) else None,
         left_out=left_out,
         form=", ".join(said),
-        notes=(note,) if note else (),
+        notes=tuple(filter(None, (note, doubt))),
         decimal=decimal,
         is_by_blanks=delimiter is None,
     )
@@ -187,6 +186,11 @@ def _heading(
         if len(names) == len(first) and are_text:
             return names, 0, ""
     has_header, note = source.header, ""
+    if not any(first) and not all(is_value(field, decimal) for field in second[1:]):
+        raise DataError(
+            f"{where}: the first line has nothing but delimiters. Leave it out (--skip {len(above) + 1}), or write the names "
+            "of the columns in it."
+        )
     if has_header is None:
         if len(second) - len(first) == 1 and not all(are_values):  # R's write.table
             has_header = True

@@ -366,6 +366,15 @@ def test_commas_that_separate_numbers_and_those_that_mark_decimals(
     assert table(Source(write(tmp_path, text), id_column=False))[0] == expected
 
 
+@pytest.mark.parametrize(("numbers", "is_told"), [("1.100;2.250", True), ("0.125;2.250", False)])
+def test_points_that_may_separate_thousands_are_told(
+    tmp_path: Path, numbers: str, is_told: bool
+) -> None:
+    found, loaded = table(write(tmp_path, "id;a;b\n" + "".join(f"p{k};{numbers}\n" for k in "qr")))
+    assert found == [[float(number) for number in numbers.split(";")]] * 2
+    assert any("thousands" in note for note in loaded.notes) == is_told
+
+
 @pytest.mark.parametrize("mark", [",", ";", "|"])
 def test_blanks_separate_where_most_ids_have_another_delimiter_in_them(
     tmp_path: Path, mark: str
