@@ -126,6 +126,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
     "reais": (beside(csv_of(A.assign(a1=[f"R$ {k},50" for k in range(12)]), sep=";", decimal=",")), "a1"),
+    "francs": (beside(csv_of(A.assign(a1=[f"CHF 1'{k:03d}.50" for k in range(12)]))), "a1"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),

@@ -40,8 +40,10 @@ _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
 _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
-# 1_000, 1+2j, 12-34, $5.10, 5.1 mg, R$ 5
-_AMOUNT = re.compile(r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$|[A-Za-z]{0,3}\s?[$€£¥]")
+_AMOUNT = re.compile(
+    r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, 1+2j, 12-34, $5.10, 5.1 mg
+    r"[A-Za-z]{0,3}\s?[$€£¥]|[A-Z]{3}\s[\d']+[.,]\d"  # R$ 5, CHF 1'000.50
+)
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _KIND_ROWS = 20
 
