@@ -255,8 +255,10 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
                 "columns of samples. Give one value for each sample."
             )
         if values not in obs:
+            modalities = [one for one, own in getattr(X, "mod", {}).items() if values in own.obs]
+            where = f" Copy it to obs from {modalities}, whose obs has it." if modalities else ""
             raise DataError(
-                f"{name}={values!r} is not a column of obs, which has {list(map(str, obs.columns))}."
+                f"{name}={values!r} is not a column of obs, which has {list(map(str, obs.columns))}.{where}"
             )
         values = obs[values]
     index = getattr(values, "index", None)
@@ -299,6 +301,10 @@ def validated_batches(
     return codes.astype(np.int64), tuple(names.tolist())
 
 
+# Text of the values that stand for no label, as tables of text have them.
+_UNKNOWN_TEXTS = frozenset({"-1", "-1.0", "nan", "NaT", "<NA>"})
+
+
 def validated_partial_labels(
     partial_labels: Any,
     X: Any,
@@ -312,8 +318,7 @@ def validated_partial_labels(
     """
     values = sample_values(partial_labels, "partial_labels", X, data)
     has = ~_is_missing(values)
-    if values.dtype.kind != "U":
-        has[has] = [bool(value != UNKNOWN) for value in values[has]]
+    has[has] = [str(value) not in _UNKNOWN_TEXTS for value in values[has]]
     if not has.any():
         raise DataError(
             f"partial_labels has no known label among {len(values)} samples; allowed are labels of some samples, "
@@ -327,9 +332,10 @@ def validated_partial_labels(
     n_classes, n_unknown = len(names), int(np.count_nonzero(known < 0))
     if n_clusters is not None and not n_classes <= n_clusters <= n_classes + n_unknown:
         raise ConfigurationError(
-            f"n_clusters is {n_clusters}, but partial_labels has {n_classes} different labels and {n_unknown} samples "
-            f"without one; allowed are {n_classes} to {n_classes + n_unknown} clusters. Set n_clusters to a number in "
-            "that range, or merge labels."
+            f"n_clusters is {n_clusters}, but partial_labels has {n_classes} different labels "
+            f"({listed([*map(str, names)])}) and {n_unknown} samples without one; allowed are {n_classes} to "
+            f"{n_classes + n_unknown} clusters. Set n_clusters to a number in that range, merge labels, or give -1, "
+            "None, NaN or empty text where a label is not known."
         )
     return known
 

@@ -18,7 +18,7 @@ from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, MscamError
 from tests.benchmark_sets import path_of, read_set
 from tests.messages import quotes
-from tests.omics import anndata_of
+from tests.omics import anndata_of, mudata_of
 from tests.synthetic import gaussian_views
 
 N, C = 240, 4
@@ -107,7 +107,7 @@ def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     views, _, known = draw()
     expected = fit(views, known, **FIXED).labels_
     names = np.array(["d", "a", "c", "b"], dtype=object)[known]
-    for unknown in (None, np.nan, "", pd.NA):
+    for unknown in (None, np.nan, "", pd.NA, "-1", "nan"):
         other = names.copy()
         other[known < 0] = unknown
         assert_array_equal(fit(views, other, **FIXED).labels_, expected)
@@ -172,6 +172,17 @@ def test_equal_samples_share_a_label() -> None:
         fit(views, known)
 
 
+def test_a_column_of_one_modality_has_to_be_copied() -> None:
+    views, _, known = draw()
+    names = [f"s{row}" for row in range(N)]
+    data = mudata_of(**{f"m{one}": anndata_of(view, names) for one, view in enumerate(views)})
+    data["m1"].obs["type"] = known
+    with pytest.raises(DataError, match=quotes("type", "m1")):
+        fit(data, "type")
+    data.obs["type"] = known
+    assert_kept(fit(data, "type", **FIXED).labels_, known)
+
+
 def test_metadata_routing() -> None:
     views, _, known = draw()
     table = np.hstack(views)
@@ -189,11 +200,21 @@ def test_metadata_routing() -> None:
         ([-1] * N, C, DataError, ("no known label",)),
         (["", None] * (N // 2), C, DataError, ("no known label",)),
         ([*range(6), *[-1] * (N - 6)], 5, ConfigurationError, (5, 6)),
+        (["a", "b", *["unknown"] * (N - 2)], 2, ConfigurationError, (3, "unknown")),
         ([row % 3 for row in range(N)], C, ConfigurationError, (C, 3)),
         ([0, "a", *[-1] * (N - 2)], C, DataError, ("several types",)),
         ("type", C, DataError, ("no AnnData",)),
     ],
-    ids=["length", "none", "no-text", "more-classes", "all-known", "mixed", "name"],
+    ids=[
+        "length",
+        "none",
+        "no-text",
+        "more-classes",
+        "a-class-unknown",
+        "all-known",
+        "mixed",
+        "name",
+    ],
 )
 def test_unusable_labels(
     values: Any, n_clusters: int, error: type[MscamError], words: tuple[Any, ...]
