@@ -120,7 +120,7 @@ class ClusterSpaceMixin(
         Returns
         -------
         counts : DataFrame (n_clusters, n_batches)
-            The index has the clusters, the columns have the batches.
+            The index has the clusters, the columns have the batches; samples without one are in a column NaN.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class ClusterSpaceMixin(
         check_is_fitted(self)
         values = sample_values(batches, "batches", None, self._training)
         counts = pd.crosstab(
-            pd.Series(self.labels_, name="cluster"), pd.Series(values, name="batch")
+            pd.Series(self.labels_, name="cluster"), pd.Series(values, name="batch"), dropna=False
         )
         return counts.reindex(self.cluster_names_, fill_value=0)
 

@@ -147,11 +147,10 @@ def sample_column(
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files; notes.
 
-    Only partial labels may be missing: they are NaN, -1 or empty text.
+    Missing values are NaN, None, -1 or empty text.
     """
-    may_lack = key == "partial_labels"
     if place.is_file():
-        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=may_lack)
+        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=True)
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(
@@ -159,10 +158,11 @@ def sample_column(
             "of samples. Give a file with sample ids and values in two columns."
         )
     with ExitStack() as stack:
-        found = gather(of_obs, None, str(place), stack, "outer", may_lack_labels=may_lack)[0]
+        found = gather(of_obs, None, str(place), stack, "outer", may_lack_labels=True)[0]
         codes, names = found.labels, found.label_names
         assert codes is not None, "the column was found"
-        values = codes if names is None else np.array([*names, ""], dtype=object)[codes]
+        # a code of -1 is the last one: missing
+        values = np.array([*(names or range(int(codes.max()) + 1)), None], dtype=object)[codes]
         if found.sample_ids is None or data.sample_ids is None:
             return values, ()
         rows = pd.Index(found.sample_ids).get_indexer(list(data.sample_ids))

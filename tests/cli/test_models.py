@@ -233,6 +233,9 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
     assert "later.csv: labels by row." in result.stderr
     assert call("predict", "runs/b", "new.npz").exit_code == 3
+    Path("later.csv").write_text(Path("later.csv").read_text().replace("1,day3", "1,", 1))
+    result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
+    assert "batches has no value for 1 sample(s)" in result.stderr
     Path("batches.csv").write_text("day1\n" * np.count_nonzero(old))
     assert call("run", "run.toml", "--in-process", "-o", "runs/b").exit_code != 0
 

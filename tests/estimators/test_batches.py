@@ -135,6 +135,8 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     assert counts.to_numpy().sum() == 60
     expected = [np.sum((model.labels_ == 1) & (batches == batch)) for batch in ("A", "B")]
     assert counts.loc[1].tolist() == expected
+    unknown = series.mask(series.index == "p07")
+    assert model.cluster_batches(unknown).to_numpy().sum() == 60
     data = anndata_of(views["shape"], ids)
     data.obsm["rna"] = views["rna"]
     data.obs["batch"] = pd.Categorical(batches)
