@@ -68,13 +68,11 @@ class Table:
         """A column with some of its fields."""
         return Column(texts, self.columns[position] if self.has_header else None, self.decimal)
 
-    @cached_property
-    def heads(self) -> list[Column]:
-        """The columns with their first fields."""
-        return [
-            self.column(place, [row[place] if place < len(row) else "" for row in self.head])
-            for place in range(len(self.columns))
-        ]
+    def head_of(self, position: int) -> Column:
+        """A column with its first fields; not kept, for a table may have very many."""
+        return self.column(
+            position, [row[position] if position < len(row) else "" for row in self.head]
+        )
 
     def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """Names of columns, None without a header."""
@@ -85,7 +83,7 @@ class Table:
         """Whether at least half of the columns of numbers, the first aside, have whole numbers that differ."""
         are_keys = [
             column.is_key
-            for place, column in enumerate(self.heads)
+            for place, column in enumerate(map(self.head_of, range(len(self.columns))))
             if place > 0
             and place not in self.left_out
             and self.columns[place].lower() not in LABEL_COLUMNS
@@ -132,7 +130,7 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
     found = [
         table.told_ids
         or shared.get(index)
-        or _id_column(table, columns, unique[index], is_repeated=firsts[table.heads[0].key] > 1)
+        or _id_column(table, columns, unique[index], is_repeated=firsts[table.head_of(0).key] > 1)
         for index, (table, columns) in enumerate(tables)
     ]
     numbers = [
@@ -148,11 +146,13 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
     ):
         return [None] * len(found)  # row i, counted from 0 and from 1
     names_of_ids = {
-        table.heads[ids.position].key for (table, _), ids in zip(tables, found, strict=True) if ids
+        table.head_of(ids.position).key
+        for (table, _), ids in zip(tables, found, strict=True)
+        if ids
     } - {None}
     for (table, _), ids, columns in zip(tables, found, unique, strict=True):
         may_be_ids = 0 in columns and columns[0].is_whole
-        if ids is None and may_be_ids and table.heads[0].key in names_of_ids:
+        if ids is None and may_be_ids and table.head_of(0).key in names_of_ids:
             raise _unclear(table)
     _check_agreement(tables, found)
     return found
@@ -330,7 +330,7 @@ def _id_column(
     numbers = [*map(_plain, unique[0].texts)]
     if are_counted(numbers) and len(numbers) >= _FEW:
         return IdColumn(0, "consecutive whole numbers")
-    if table.has_many_keys or (len(numbers) < _FEW and not (is_repeated and table.heads[0].key)):
+    if table.has_many_keys or (len(numbers) < _FEW and not (is_repeated and table.head_of(0).key)):
         return None
     raise _unclear(table)
 

@@ -131,21 +131,22 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
 
 def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
     """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
-    heads, told = table.heads, table.told_ids
+    head_of, told = table.head_of, table.told_ids
     only_text = {*_label_columns(table, selection), *table.left_out}
     if told is not None:
         only_text.add(told.position)
-    free = [place for place in range(len(heads)) if place not in only_text]
-    only_text.update(place for place in free if heads[place].is_text)
+    free = [place for place in range(len(table.columns)) if place not in only_text]
+    only_text.update(place for place in free if head_of(place).is_text)
     elsewhere = {n.lower() for other in tables if other is not table for n in other.columns}
     numbers = [place for place in free if place not in only_text]
     may_be_ids = [
         place
         for place in numbers
-        if (heads[place].strength and not heads[place].has_decimals)
-        or (heads[place].strength == CERTAIN and (place == free[0] or table.columns[place]))
+        if (head_of(place).strength and not head_of(place).has_decimals)
+        or (head_of(place).strength == CERTAIN and (place == free[0] or table.columns[place]))
         or (
-            (place in free[:2] or table.columns[place].lower() in elsewhere) and heads[place].is_key
+            (place in free[:2] or table.columns[place].lower() in elsewhere)
+            and head_of(place).is_key
         )
     ]
     return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
@@ -271,13 +272,15 @@ def _check_order(table: Table, ids: Column, other: Column) -> None:
 def _on_columns(table: Table, selection: Selection) -> SourceContents:
     """Contents of a table with a sample on each column."""
     names = table.columns
-    heads = table.heads
+    head_of, first = table.head_of, table.head_of(0)
     places = [place for place in range(len(names)) if place not in table.left_out]
-    has_numbers = heads[0].is_key and not are_counted(heads[0].texts)
-    may_be_entrez = has_numbers and (heads[0].strength or names[0].lower() == "entrez")
+    has_numbers = first.is_key and not are_counted(first.texts)
+    may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
     if table.told_ids is None and may_be_entrez:
         table = replace(table, id_position=0)
-    may_be_names = {place: heads[place] for place in places if heads[place].is_text or place == 0}
+    may_be_names = {
+        place: head_of(place) for place in places if head_of(place).is_text or place == 0
+    }
     (key,) = id_columns([(table, may_be_names)])
     left_out = dict(table.left_out)
     if key is not None:
@@ -287,11 +290,11 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             if p != key.position
             and (
                 _OF_GENES.fullmatch(names[p])
-                or not any(is_value(text, table.decimal) for text in heads[p].texts)
+                or not any(is_value(text, table.decimal) for text in head_of(p).texts)
             )
         ]
         left_out |= dict.fromkeys(others, "describes the features")
-        if key.position > 0 and heads[0].may_number_rows and heads[0].is_key:
+        if key.position > 0 and first.may_number_rows and first.is_key:
             left_out[0] = _ROW_NUMBERS
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]
     of_labels: dict[str, list[str]] = {}
