@@ -256,7 +256,7 @@ def _is_accepted(
         return is_better(new, best, parameters)
     if must_be_better:
         return is_worse(best, new, parameters.constants.score_tie)
-    return not is_worse(new, best, RULES.score_margin)
+    return not is_worse(new, best, RULES.level)
 
 
 def _next_graph(

@@ -54,6 +54,7 @@ def select_view_settings(
     options: Sequence[ViewSettings],
     seed: int,
     *,
+    n_clusters: int,
     n_compared: int = SIZES.n_compared,
 ) -> tuple[ViewSettingsChoice, ...]:
     """Select the settings of each view with the largest neighbor overlap with the other views.
@@ -61,13 +62,14 @@ def select_view_settings(
     Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
     it is no option for views of few columns. Small α keeps directions of little variance, so the selection
     is repeated without the smallest α. The selection among all options comes first, then the other if it
-    differs. At most `n_compared` rows are compared.
+    differs. At most `n_compared` rows are compared. Views are uninformative by their nearest neighbors and by as many as a
+    cluster has on average.
     """
     rng = np.random.default_rng(seed)
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
     k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
     some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
-    n_coarse = max(k, len(some) // CONSTANTS.coarse_divisor)
+    n_coarse = max(k, len(some) // n_clusters)
     searched = [
         _neighbors_of_view(stage, sampled_view(source, rows), options, k, some, n_coarse)
         for source in data.views

@@ -79,8 +79,10 @@ def select_preprocessing(data: MultiViewData, search: Search, session: Session) 
     choices = search.choices
     if len(choices.view_settings) < 2 or len(data.views) < 2:
         return search
-    seed = search.candidates[0].seed
-    overlaps = select_view_settings(session.stage("views"), data, choices.view_settings, seed)
+    first, stage = search.candidates[0], session.stage("views")
+    overlaps = select_view_settings(
+        stage, data, choices.view_settings, first.seed, n_clusters=first.n_clusters
+    )
     candidates = with_view_settings(
         search.candidates, overlaps, may_exclude_views=choices.may_exclude_views
     )
@@ -165,7 +167,7 @@ def _with_or_without(
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
     constants = without[0].constants
-    tie = max(constants.score_tie, RULES.score_margin)
+    tie = max(constants.score_tie, RULES.level)
     clearly = dataclasses.replace(
         without[0], constants=dataclasses.replace(constants, score_tie=tie)
     )

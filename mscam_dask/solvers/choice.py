@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import operator
 from collections.abc import Sequence
 
@@ -231,8 +232,8 @@ def best_by_borders(
 def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> list[bool]:
     """For each pair of clusters that has no border among its `own`, whether views separate the two in the same way.
 
-    The cross-fitted discriminants of each two views are correlated within both clusters; in halves of one cluster they
-    have little correlation. Pairs with a cluster of few samples do not count; none does with one view.
+    The cross-fitted discriminants of each two views share variance (r²) within both clusters; in halves of one cluster they
+    share little. Pairs with a cluster of few samples do not count; none does with one view.
     """
     if len(points.widths) == 1 or not own.unseparated:
         return []
@@ -246,7 +247,7 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
         scores = np.stack([values[rows, i] - values[rows, j] for values in of_views])
         with np.errstate(invalid="ignore", divide="ignore"):
             correlations = np.nan_to_num(np.corrcoef(scores)[upper])
-        separated.append(bool(correlations.mean() > RULES.correlation))
+        separated.append(bool(correlations.mean() > math.sqrt(RULES.level)))
     return separated
 
 

@@ -36,8 +36,11 @@ class Choice:
 
 
 def has_few_columns(shape: ViewShape) -> bool:
-    """Whether scaling rows to unit length loses much of the information of a view."""
-    return shape.view_type == "features" and shape.n_features < RULES.few_columns
+    """Whether scaling rows to unit length loses much of the information of a view: one dimension of a few.
+
+    Few are less than log₂ n: then each of the 2^d combinations of signs has more than one of the n samples, on average.
+    """
+    return shape.view_type == "features" and shape.n_features < math.log2(shape.n_samples)
 
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:

@@ -36,7 +36,7 @@ class ViewSettingsSelected:
     #: Improvement over the default settings, in standard errors; 0 if the default was kept.
     ahead: float
     #: Neighbor overlap in standard errors of independent views: the larger one of the nearest
-    #: neighbors and of the nearest tenth of the samples.
+    #: neighbors and of as many as a cluster has on average.
     overlap: float
     is_informative: bool  #: Whether the neighbor overlap is more than chance.
 

@@ -17,29 +17,22 @@ class SelectionRules:
     # must exceed chance. Settings of each view by this rule: ACC 0.65 to 0.86 on a mixture with two
     # columns per view (0014).
     clear_overlap: float = 4.0
-    # Rows of a view with fewer columns keep their length: unit length gives up one dimension (0014,
-    # 0059).
-    few_columns: int = 10
     # Significance level of the border between two clusters. Also the share that counts as few: of the
-    # samples that may be in clusters without support (docs/method.md), and of the information that a
-    # nearly perfect partition may lack, which other graphs, cuts or metrics do not improve (0057).
+    # samples that may be in clusters without support (docs/method.md); of the information that a
+    # nearly perfect partition may lack, which other graphs, cuts or metrics do not improve (0057); of
+    # a score, which does not decide where reference graphs favor one of two partitions (0059) or views
+    # are uninformative (0014); of the variance that the discriminants of two views share where they do
+    # not separate two clusters (0087).
     level: float = 0.05
     # A valley between two clusters has less than this share of the density on its sides
     # (docs/method.md).
     depth: float = 0.8
-    # Views separate two clusters without a border if their discriminants are correlated by more:
-    # 0.06 to 0.15 in halves of one cluster, 0.29 and more in real sets (docs/method.md).
-    correlation: float = 0.2
     # Cuts of one graph are scored if their k-means objective is at most this multiple of the
     # lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0057).
     near_optimal: float = 1.1
     # Outer iterations of each kind in a fit with a refinement: by ADMM, then of the refinement. With
     # weak views, more of these drift (0059).
     max_iterations: int = 3
-    # Relative difference of scores that does not decide. The refinement accepts a partition with a
-    # score lower by less, since the reference graphs are of the original distances (0059).
-    # Uninformative views are kept only for a score higher by more (0014).
-    score_margin: float = 0.015
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,8 +44,6 @@ class MethodConstants:
     # k of the reference graphs and of the neighbor overlaps: the same for every candidate, so that
     # none is favored (0011, 0014).
     validation_neighbors: int = 9
-    # A coarse overlap is that of this part of the compared rows (0014).
-    coarse_divisor: int = 10
     # Weights of the graph by the mean distance and of the mean of the view graphs in a mixed graph.
     # ARI 0.525 to 0.560 on 45 sets (0057).
     graph_weights: tuple[float, float] = (2.0, 1.0)

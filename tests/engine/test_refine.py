@@ -238,8 +238,8 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
         state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=of_score(0.5)))
         return refine._is_accepted(proposal, state, context)
 
-    slightly_lower = 0.5 * (1 - 0.5 * RULES.score_margin)
-    clearly_lower = 0.5 * (1 - 2.0 * RULES.score_margin)
+    slightly_lower = 0.5 * (1 - 0.5 * RULES.level)
+    clearly_lower = 0.5 * (1 - 2.0 * RULES.level)
     assert is_taken(0.5 * (1 + 2 * THREE_CLUSTERS.constants.score_tie) + 0.1)
     assert not is_taken(clearly_lower)
     assert is_taken(slightly_lower) is not follows_a_fit  # of an earlier fit only a better one is

@@ -147,7 +147,7 @@ def test_complete_neighborhoods_leave_the_usual_preparation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_features", "expected"), [(2, "standard"), (9, "standard"), (10, "unit"), (500, "unit")]
+    ("n_features", "expected"), [(2, "standard"), (6, "standard"), (7, "unit"), (500, "unit")]
 )
 def test_usual_scaling_by_number_of_columns(n_features: int, expected: str) -> None:
     shape = ViewShape(100, n_features, "features")
