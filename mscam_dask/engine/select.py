@@ -80,8 +80,9 @@ def select_preprocessing(data: MultiViewData, search: Search, session: Session) 
     if len(choices.view_settings) < 2 or len(data.views) < 2:
         return search
     first, stage = search.candidates[0], session.stage("views")
+    n_clusters = 2 if choices.n_clusters else first.n_clusters  # the fewest, while none is selected
     overlaps = select_view_settings(
-        stage, data, choices.view_settings, first.seed, n_clusters=first.n_clusters
+        stage, data, choices.view_settings, first.seed, n_clusters=n_clusters
     )
     candidates = with_view_settings(
         search.candidates, overlaps, may_exclude_views=choices.may_exclude_views
