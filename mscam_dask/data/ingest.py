@@ -91,11 +91,8 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     Parameters
     ----------
     sources
-        One or more files: .npz, .npy, .mat (v5, v7.3), .csv, .tsv, .csv.gz, .csv.zst, .parquet, .feather,
-        .h5ad, .h5mu, whitespace-separated text (any other name, such as the UCI files mfeat-pix), NetCDF
-        (.nc), a Zarr directory, or a
-        directory with the six UCI mfeat files; or the URL of a store of this package. `Source`
-        adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample
+        One or more files of the formats in docs/own-data.md, or the URL of a store of this package. A file with an
+        unknown suffix is read as text. `Source` adds how a file is to be read. A `MultiViewData` is written as it is. Sources with sample
         ids hold the same ids, in any order: rows are put in the order of the first of them.
         Row i of a source without ids is sample i.
     output

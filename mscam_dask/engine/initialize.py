@@ -85,7 +85,7 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> t
 
 
 Evaluation = Callable[[], Initialization]
-"""Score submitted partitions, and return the initialization with the best one."""
+"""Function that waits for submitted partitions and returns the initialization with the best one."""
 
 
 def initialize(stage: Stage, prepared: Prepared, parameters: Parameters) -> Evaluation:

@@ -207,6 +207,6 @@ def check_memory(
         f"Not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
         f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task!r}, "
         f"{peak / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
-        f"{(plan.held_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, use more workers, "
+        f"{(plan.spread_bytes + n_workers * plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, use more workers, "
         "cluster from a store instead of arrays in memory, or exclude the largest view."
     )

@@ -18,7 +18,7 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.views import view_shape
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
 from mscam_dask.solvers.borders import Points, column_steps
@@ -192,7 +192,9 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
         found = view_svd(
             source.read, shape, scale=scale, name=source.name, dtype=np.float64, max_rank=max_rank
         )
-    except DataError:  # all rows of a sample are equal
+    except StoreCorruptError:
+        raise
+    except DataError:  # all compared rows of the view are equal
         rows = np.zeros((shape.n_samples, 1))
         return ViewPoints(rows, source.present, np.zeros((0, 1)))
     lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared)

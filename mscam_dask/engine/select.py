@@ -309,7 +309,7 @@ def best_of_number(
     n_compared: int,
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
-    """Partition of the compared samples into c clusters with the least of the largest p-values, and this."""
+    """Partition of the compared samples into c clusters whose largest p-value is the smallest, after this p-value."""
     cut = cut_of(values, vectors, n_clusters)
     cuts = [cut]
     if n_compared < len(cut):

@@ -272,9 +272,8 @@ class EncodedRows:
             if far.size:
                 raise DataError(
                     f"View {name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
-                    f"times the spread of the training samples (first rows: "
-                    f"{far[:5].tolist()}); no distance to them can be computed. Check "
-                    "their units."
+                    f"times the spread of the training samples, or cannot be scaled as these (first rows: "
+                    f"{far[:5].tolist()}). Check their units."
                 )
         return parts
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import Scale
 
 # A column with a range below this share of its magnitude counts as constant.
@@ -143,6 +144,10 @@ def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransf
     columns to 0. "unit": rows to norm 1, zero rows stay zero. "none": as they are, but for a power
     of two.
     """
+    if kind not in (*SCALINGS, "unit", "none"):
+        raise ConfigurationError(
+            f"the scaling {kind!r} is not in SCALINGS of this process. Import the module that adds it on the workers too."
+        )
     d = len(moments.mean)
     offset, scale = np.zeros(d), np.ones(d)
     constant = np.zeros(d, dtype=np.bool_)

@@ -65,8 +65,8 @@ class GracefulShutdown:
 
     Python runs signal handlers between two of its own instructions in the main thread, so a long call in a
     library delays them. The wake-up descriptor is written at once, and a thread reads it. It ends the process
-    at a second signal, but for a SIGTERM less than 2 s after the first, or 5 s after the first one: then it
-    calls `at_deadline`, whose message goes to standard error. So ends also a run whose interrupt Python
+    at a second signal, except for a SIGTERM less than 2 s after the first, or 5 s after the first one: then it
+    calls `at_deadline`, whose message goes to standard error. This also ends a run whose interrupt Python
     discards, in a callback of the garbage collector, of a weak reference or of a finalizer.
     """
 

@@ -148,7 +148,7 @@ def _worth_of_splits(
 ) -> float:
     """Squares that one spare cell for each offset saves, if it cuts normal samples without structure in two at their mean.
 
-    Only cells of one batch alone can be spared. A pair of the largest cells of the fit with offsets is what was cut.
+    Only cells of one batch alone can be spared. The largest cells of the fit with offsets are the halves of the cut ones.
     """
     counts = _counts(without.cells, batches, len(without.means), int(batches.max()) + 1)
     sizes = counts.sum(axis=1)

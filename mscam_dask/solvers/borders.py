@@ -50,7 +50,7 @@ _N_NEAREST = 12
 _EDGES = np.array([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5])
 
 
-def valley_p_value(left: int, center: int, right: int, depth: float = RULES.depth) -> float:
+def valley_p_value(left: int, center: int, right: int, depth: float) -> float:
     """Mid p-value of a valley in three adjacent intervals of equal length.
 
     The hypothesis is m_C² ≥ ρ² m_L m_R with the depth ρ. On its boundary (m_L, m_C, m_R) ∝ (1, ρθ, θ²),
@@ -224,7 +224,8 @@ def _p_value(halves: NDArray[np.int64]) -> float:
     """p-value of a border; 1 for a heavy tail, which is not log-concave and has no valley."""
     if halves[2:4].min() >= min(halves[:2].max(), halves[4:].max()):
         return 1.0
-    return valley_p_value(*_counts(halves).tolist())
+    left, center, right = _counts(halves).tolist()
+    return valley_p_value(left, center, right, RULES.depth)
 
 
 def _is_bridge(halves: NDArray[np.int64], n_pairs: int) -> bool:

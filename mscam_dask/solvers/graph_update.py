@@ -119,13 +119,13 @@ def graph_block(
     projected: NDArray[np.float64] | None,
     n_neighbors: int,
     data_weight: float,
-    projected_weight: float,
+    projected_factor: float,
     n_samples: int,
     known: NDArray[np.int64] | None = None,
 ) -> GraphRows:
     """Solve the A-step, Eq. (29)–(30), for a block of rows of a graph of `n_samples`.
 
-    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None. Weights of pairs with other known labels (n,) are 0.
+    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None, and `projected_factor` is λ n / (2 c V). Weights of pairs with other known labels (n,) are 0.
     """
     squared, shared = candidates.in_double(), None
     if candidates.coverage is not None:
@@ -135,7 +135,7 @@ def graph_block(
             projected = projected / np.where(shared, candidates.coverage, 1.0)
     distances = data_weight * squared
     if projected is not None:
-        distances = distances + projected_weight * projected
+        distances = distances + projected_factor * projected
     if shared is not None:
         distances = with_finite_distances(np.where(shared, distances, np.inf))
     if known is None:
@@ -191,7 +191,7 @@ def tied_neighbor_weights(
     """Adaptive-neighbor weights (n, K) that keep or drop all tied candidates: k_i of row i.
 
     k_i is the smallest number, at least k, such that the next candidate is farther (by a share of 1e-5); if the ties
-    extend beyond the K > k candidates, the number of neighbors nearer than the ties. If all are at one, weights are 1/K.
+    extend beyond the K > k candidates, the number of neighbors nearer than the ties. If all distances are equal, weights are 1/K.
     """
     d = sorted_squared_distances
     kth = d[:, n_neighbors - 1 : n_neighbors]

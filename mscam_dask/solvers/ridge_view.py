@@ -58,7 +58,7 @@ class Encoder:
 
     view_type: ViewType
     transform: RowTransform | None  # of feature rows; None for distance and kernel views
-    exponent: int  # rows are divided by 2 to it; 0 but for extreme magnitudes
+    exponent: int  # rows are divided by 2**exponent; 0 except for extreme magnitudes
     distance_scale: float  # mean distance, the unit of exp(−D / mean)
     offset: NDArray[np.float64]  # (d,) mean of the transformed rows of the fit
     loadings: NDArray[np.float64]  # (d, r), of the transformed rows minus offset

@@ -63,7 +63,7 @@ class IterationFinished:
     """Record of one outer iteration."""
 
     iteration: int  #: Number of the iteration, from 0.
-    graph_weight: float  #: λ used for the A-step that was accepted.
+    graph_weight: float  #: λ of the accepted A-step by ADMM; without effect in the refinement.
     n_connected_components: int  #: Connected components of the consensus graph after the A-step.
     n_clusters: int  #: Requested number of clusters.
     #: Cross-view information (nats) of the spectral cut of the graph at the start of the
@@ -134,7 +134,7 @@ class NClustersSelected:
     #: the views do not agree.
     n_clusters: int
     seconds: float
-    #: Whether two views share more neighbors of the samples of a cluster than by chance.
+    #: Whether two views share more neighbors of a cluster, or more of its discriminants, than by chance.
     views_agree: bool = True
 
 

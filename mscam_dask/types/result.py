@@ -357,7 +357,7 @@ class Borders:
 
     @property
     def support(self) -> bool:
-        """Whether all borders hold, up to half of the clusters and few samples; not of two clusters in one."""
+        """Whether all borders hold once few samples are merged: at most 5 %, with at least two and half of the clusters left."""
         left = np.zeros(self.n_supported)
         np.maximum.at(left, self.merged, self.sizes)  # the largest of those that are merged stays
         is_few = self.sizes.sum() - left.sum() <= RULES.level * self.sizes.sum()

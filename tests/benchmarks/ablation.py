@@ -50,6 +50,7 @@ WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "max_iterations 0": {"rules": {"max_iterations": 0}},
         "near_optimal 1": {"rules": {"near_optimal": 1.0}},
         "clear_overlap 0": {"rules": {"clear_overlap": 0.0}},
+        "depth 1": {"rules": {"depth": 1.0}},
         "min_pairs 0": {"rules": {"min_pairs": 0}},
         "graph_weights 1, 1": {"rules": {"graph_weights": (1.0, 1.0)}},
         "stopping_share 1": {"rules": {"stopping_share": 1.0}},

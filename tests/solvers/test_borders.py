@@ -20,6 +20,7 @@ from mscam_dask.solvers.borders import (
     reassigned,
     valley_p_value,
 )
+from mscam_dask.types.rules import RULES
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -81,7 +82,10 @@ def test_separate_normals_have_a_border(sizes: tuple[int, ...], separation: floa
         assert found.stand.all()
         assert found.sizes.tolist() == list(sizes)
         left, center, right = found.counts[0, 1]
-        assert center < min(left, right) + 1 or valley_p_value(left, center, right) <= 0.05
+        assert (
+            center < min(left, right) + 1
+            or valley_p_value(left, center, right, RULES.depth) <= 0.05
+        )
 
 
 @pytest.mark.parametrize(("n_turns", "noise", "seed"), [(3, 0.2, 1), (3, 0.2, 2), (2, 0.4, 4)])
@@ -104,7 +108,8 @@ def test_borders_are_symmetric_and_those_of_the_sides() -> None:
     assert_array_equal(found.counts, found.counts.transpose(1, 0, 2)[:, :, ::-1])
     for i, j in itertools.combinations(range(4), 2):
         if found.counts[i, j].any() and found.p_values[i, j] < 1.0:
-            assert found.p_values[i, j] == valley_p_value(*found.counts[i, j])
+            left, center, right = found.counts[i, j].tolist()
+            assert found.p_values[i, j] == valley_p_value(left, center, right, RULES.depth)
     assert_array_equal(np.diag(found.p_values), 0.0)
     largest = largest_p_value(as_points(points), labels)
     assert (largest > 0.05) == (found.p_values.max() > 0.05)

@@ -157,7 +157,7 @@ def _opened(
     of_run = path / "data.zarr"
     hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""
     if path.is_dir() and not hint:
-        hint = " Of a folder, name the files in it."
+        hint = " Name the files in the folder."
     raise DataError(
         f"{path} is in no format that can be read; allowed are "
         f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them (pandas, SciPy and anndata "

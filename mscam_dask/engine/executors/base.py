@@ -53,7 +53,7 @@ class Executor(Protocol):
         ...
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """Start a task, a function importable at module level, named "stage/iteration/view"."""
+        """Start a task, a function importable at module level, named "function/stage/part"."""
         ...
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
