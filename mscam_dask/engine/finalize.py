@@ -30,6 +30,7 @@ from mscam_dask.engine.graph import (
     partition_graph,
     row_pieces,
 )
+from mscam_dask.engine.prepare import unit_rows
 from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
@@ -40,7 +41,9 @@ from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
 from mscam_dask.solvers.choice import (
     best_by_borders,
+    best_by_p_value,
     candidate_partitions,
+    linked_if_others,
     linked_points,
     ward_partition,
     ward_tree,
@@ -265,6 +268,12 @@ def choose_partition(
         candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
         if context.counted is not None:
             candidates.append([context.counted])
+        else:  # as "auto" has it for this number
+            others = stage.submit(
+                linked_if_others, prepared.scorer.points(unit_rows(prepared)), linked
+            )
+            best = stage.submit(best_by_p_value, linked, tree, [], n_clusters, others)
+            candidates.append([stage.item(best, 1)])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
     best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, own))

@@ -64,6 +64,11 @@ class Prepared:
         return self.scorer.scores(stage, self.validation_views, partitions, self.order.known)
 
 
+def unit_rows(prepared: Prepared) -> tuple[tuple[str, Scale], ...]:
+    """Views in which borders are tested, scaled to rows of unit length: a length such as a library size may hide clusters."""
+    return tuple((name, "unit") for name, _ in prepared.bordered)
+
+
 def precompute_views(
     stage: Stage,
     data: MultiViewData,

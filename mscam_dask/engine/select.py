@@ -22,7 +22,7 @@ from mscam_dask.engine.initialize import (
     initialize,
     warm_start,
 )
-from mscam_dask.engine.prepare import PrecomputedViews, prepare_views
+from mscam_dask.engine.prepare import PrecomputedViews, prepare_views, unit_rows
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
     select_view_settings,
@@ -36,6 +36,7 @@ from mscam_dask.solvers.choice import (
     LinkedPoints,
     WardTree,
     best_by_p_value,
+    linked_if_others,
     linked_points,
     ward_tree,
 )
@@ -239,12 +240,16 @@ def choose_count(
     )
     points = prepared.scorer.points(prepared.bordered)
     linked = stage.submit(linked_points, points)
+    by_unit_rows = stage.submit(
+        linked_if_others, prepared.scorer.points(unit_rows(prepared)), linked
+    )
     graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
     tree = stage.submit(ward_tree, graphs, most)
     partitions = [
         stage.submit(
             best_of_number,
             linked,
+            by_unit_rows,
             tree,
             spectrum.values,
             spectrum.vectors[0],
@@ -303,6 +308,7 @@ def cut_of(
 
 def best_of_number(
     points: LinkedPoints,
+    by_unit_rows: LinkedPoints | None,
     of: WardTree,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
@@ -315,4 +321,4 @@ def best_of_number(
     if n_compared < len(cut):
         cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
-    return best_by_p_value(points, of, cuts, n_clusters)
+    return best_by_p_value(points, of, cuts, n_clusters, by_unit_rows)

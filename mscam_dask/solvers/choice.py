@@ -100,6 +100,11 @@ class WardTree:
     tree: NDArray[np.float64]
 
 
+def linked_if_others(points: Points, known: LinkedPoints) -> LinkedPoints | None:
+    """Linked points, None if they are those that are linked already."""
+    return None if np.array_equal(points.rows, known.points.rows) else linked_points(points)
+
+
 def ward_tree(views: Sequence[ReferenceGraphs], n_clusters: int) -> WardTree:
     """Ward linkage for candidates with up to c clusters."""
     rows = diffusion_coordinates(views, max(n_clusters, CONSTANTS.min_pairs))
@@ -252,10 +257,18 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
 
 
 def best_by_p_value(
-    linked: LinkedPoints, of: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+    linked: LinkedPoints,
+    of: WardTree,
+    cuts: Sequence[NDArray[np.int64]],
+    n_clusters: int,
+    others: LinkedPoints | None = None,
 ) -> tuple[float, NDArray[np.int64]]:
-    """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included."""
+    """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included.
+
+    Candidates of other points of the same samples are compared by the borders of these.
+    """
     found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
+    found += [] if others is None else reassigned_partitions(others, n_clusters, 1)
     found += reassigned_partitions(linked, n_clusters, 1)
     found += ward_partition(linked.points, of, n_clusters, 1)
     p_values = [largest_p_value(linked.points, labels) for labels in found]
