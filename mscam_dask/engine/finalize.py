@@ -70,10 +70,13 @@ from mscam_dask.types.result import (
     shares_of_views,
 )
 
+RowsOfViews = dict[str, Sequence[Handle]]
+"""Embeddings or coordinates: rows of each view by blocks."""
+
 
 @dataclasses.dataclass(frozen=True)
 class _FinalGraph:
-    """Graph to return, the learned graph before any rebuilding, labels, status, partition score, and borders if submitted."""
+    """Graph to return, the learned graph before any rebuilding, labels, status, partition score, and what is submitted."""
 
     graph: Graph
     learned_graph: Graph
@@ -81,6 +84,7 @@ class _FinalGraph:
     status: Status
     partition_score: PartitionScore
     borders: Handle | None = None
+    embeddings: RowsOfViews | None = None
 
 
 def finalize(
@@ -100,17 +104,19 @@ def finalize(
     else:
         labels = _with_known(stage, state.best.labels, context)
     borders = submit_borders(stage, labels, context)
+    if final is not None:  # workers have time for the embeddings while the borders are tested
+        embeddings = _embedded(stage, final.graph, context, state.history)
+        final = dataclasses.replace(final, borders=borders, embeddings=embeddings)
     if context.prepared.order.known is None:
         other = choose_partition(stage, state.graph, labels, score, borders, context)
         if other is not None and context.known is not None:
             other = _with_known(stage.sub("other"), other, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
-    else:
-        if final is None:
-            merged = state.spectrum is None
-            status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
-            final = _from_partition(stage, labels, status, context, state.graph)
+    elif final is None:
+        merged = state.spectrum is None
+        status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
+        final = _from_partition(stage, labels, status, context, state.graph)
         final = dataclasses.replace(final, borders=borders)
     if equal is not None:
         labels = stage.value(final.labels)
@@ -164,10 +170,11 @@ def _from_partition(
     """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
     stage = stage.sub("rebuilt")
-    (score,) = stage.value(prepared.scores(stage, [labels]))
+    scores = prepared.scores(stage, [labels])
     graph = partition_graph(stage, prepared.views, prepared.candidates, labels, context.n_neighbors)
     components = stage.submit(component_labels, graph.components, prepared.order.positions)
     learned = graph if learned_graph is None else learned_graph
+    (score,) = stage.value(scores)
     return _FinalGraph(graph, learned, components, status, score)
 
 
@@ -180,22 +187,16 @@ def _solution(
     refinement: RefinementFinished | None = None,
 ) -> Solution:
     """Gather the solution; large arrays go to a directory if there is one. A trivial partition has no embeddings."""
-    prepared, parameters, order = context.prepared, context.parameters, context.prepared.order
-    names = prepared.names
+    prepared, order = context.prepared, context.prepared.order
     assessment = submit_assessment(stage, final, context)
     encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
-    embeddings: RowsOfViews = {}
-    if not final.status.is_trivial:
-        weight = history[-1].graph_weight if history else parameters.constants.graph_weight
-        spectrum = null_spectrum(stage, final.graph)
-        rows, _ = embed_views(stage, spectrum, weight, prepared, parameters)
-        embeddings = {
-            name: [stage.attribute(block, "rows") for block in blocks]
-            for name, blocks in zip(names, rows, strict=True)
-        }
+    embeddings = final.embeddings
+    if embeddings is None:
+        is_trivial = final.status.is_trivial
+        embeddings = {} if is_trivial else _embedded(stage, final.graph, context, history)
     coordinates: RowsOfViews = {
         name: stage.map(principal_coordinates, view.rows)
-        for name, view in zip(names, prepared.views, strict=True)
+        for name, view in zip(prepared.names, prepared.views, strict=True)
     }
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
@@ -228,6 +229,19 @@ def _solution(
         encoders=dict(zip(prepared.names, maps, strict=True)),
         assessment=found,
     )
+
+
+def _embedded(
+    stage: Stage, graph: Graph, context: FitContext, history: tuple[IterationFinished, ...]
+) -> RowsOfViews:
+    """Submit the embedding of each view given the graph to return."""
+    prepared, parameters = context.prepared, context.parameters
+    weight = history[-1].graph_weight if history else parameters.constants.graph_weight
+    rows, _ = embed_views(stage, null_spectrum(stage, graph), weight, prepared, parameters)
+    return {
+        name: [stage.attribute(block, "rows") for block in blocks]
+        for name, blocks in zip(prepared.names, rows, strict=True)
+    }
 
 
 # assessment ------------------------------------------------------------------------------------
@@ -339,10 +353,6 @@ def assessed(
 
 
 # arrays ------------------------------------------------------------------------------------------
-
-
-RowsOfViews = dict[str, Sequence[Handle]]
-"""Embeddings or coordinates: rows of each view by blocks."""
 
 
 def gather_arrays(

@@ -41,11 +41,10 @@ from mscam_dask.types.rules import CONSTANTS, SIZES
 ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 """Selected settings of each view."""
 
-# The smallest numbers of views in a task, and the largest numbers of tasks that select settings in a round,
-# and whose dense graphs of the sample are summed.
-_MIN_TOGETHER = 2
+# The largest number of tasks that select settings in a round; the fewest views whose dense graphs of the sample are
+# summed by one task, and the most such tasks.
 _MAX_TASKS = 64
-_MAX_SUMMED = 8
+_SUMMED_TOGETHER, _MAX_SUMMED = 8, 8
 
 
 def select_view_settings(
@@ -127,10 +126,9 @@ def _neighbors_of_view(
         stage.submit(svd_or_error, source, scale, part=f"{scale}/{source.name}") for scale in scales
     ]
     lists = [  # the default is the first
-        stage.submit(
-            sampled_neighbors, view, sorted(settings[scale].items(), reverse=True), n_neighbors
-        )
+        stage.submit(sampled_neighbors, view, position, alpha, n_neighbors)
         for scale, view in zip(scales, views, strict=True)
+        for alpha, position in sorted(settings[scale].items(), reverse=True)
     ]
     alphas = [max(settings[scale]) for scale in scales]
     many = stage.submit(default_neighbors, views, alphas, some, n_coarse)
@@ -188,14 +186,14 @@ def _submit_choices(
     n_views = len(neighbors)
     votes = [
         stage.submit(votes_of_views, list(neighbors[span]), tried, before and before[span])
-        for span in _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
+        for span in _spans(n_views, max(_SUMMED_TOGETHER, -(-n_views // _MAX_SUMMED)))
     ]
-    total = stage.submit(sum, votes, kind="votes")
+    (total,) = stage.tree(sum, votes)
     return [
         stage.submit(
             function, list(neighbors[span]), total, tried, before and before[span], n_views
         )
-        for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
+        for span in _spans(n_views, -(-n_views // _MAX_TASKS))
     ]
 
 
@@ -276,19 +274,14 @@ SampledNeighbors = dict[int, NDArray[np.int32]]
 
 
 def sampled_neighbors(
-    found: FactoredView | DataError, settings: list[tuple[float, int]], n_neighbors: int
+    found: FactoredView | DataError, position: int, alpha: float, n_neighbors: int
 ) -> SampledNeighbors:
-    """Nearest neighbors (m, k) of all rows of a view by the position of the settings of each α."""
+    """Nearest neighbors (m, k) of all rows of a view for the settings at a position."""
     if isinstance(found, DataError):
         return {}
     view, present = found.view, found.present
-    lists = {
-        position: embedding_neighbors(view, alpha, min(n_neighbors, len(view.basis.vectors) - 1))
-        for alpha, position in settings
-    }
-    if present is None:
-        return lists
-    return {position: _of_all_samples(present, own) for position, own in lists.items()}
+    own = embedding_neighbors(view, alpha, min(n_neighbors, len(view.basis.vectors) - 1))
+    return {position: own if present is None else _of_all_samples(present, own)}
 
 
 def default_neighbors(

@@ -9,9 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
+from scipy.sparse import csr_array
 
 # Differences of one block of edges: small enough to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
+
+
+def sums_by_group(
+    rows: NDArray[Any], groups: NDArray[np.integer[Any]], n_groups: int
+) -> NDArray[np.float64]:
+    """Sums (g, d) of the rows (n, d) of each group, added in the order of the rows."""
+    n = len(rows)
+    members = csr_array((np.ones(n), (groups, np.arange(n))), shape=(n_groups, n))
+    return np.asarray(members @ rows)
 
 
 def squared_distances(

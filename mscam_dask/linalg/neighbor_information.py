@@ -11,6 +11,8 @@ import scipy.special
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.linalg.distances import sums_by_group
+
 
 @dataclass(frozen=True, slots=True)
 class RandomWalk:
@@ -84,10 +86,7 @@ def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]
     found -= found.max(axis=1, keepdims=True)
     np.exp(found, out=found)
     found /= found.sum(axis=1, keepdims=True)
-    members = csr_array(
-        (np.ones(len(labels)), (labels, np.arange(len(labels)))), shape=(n_clusters, len(labels))
-    )
-    return _of_table(np.asarray(members @ found, dtype=np.float64) / len(labels))
+    return _of_table(sums_by_group(found, labels, n_clusters) / len(labels))
 
 
 def entropy(labels: NDArray[np.int64]) -> float:

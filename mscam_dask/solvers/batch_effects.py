@@ -8,13 +8,11 @@ alone, so that clusters of one batch stay where they are. See docs/method.md.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.choice import signal_rank
@@ -58,7 +56,7 @@ def batch_means(
     """Mean row (B, d) of each batch; zeros for a batch without samples."""
     sums = np.zeros((n_batches, shape.n_features))
     for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        sums += _sums_of(read(start, stop), batches[start:stop], n_batches)
+        sums += sums_by_group(read(start, stop), batches[start:stop], n_batches)
     sizes = np.bincount(batches, minlength=n_batches)
     return np.asarray(sums / np.maximum(sizes, 1)[:, None])
 
@@ -184,15 +182,9 @@ def _means_of(
 ) -> NDArray[np.float64]:
     """Mean (G, q) of the known values of each group, 0 where there are none."""
     known = ~np.isnan(rows)
-    sums = _sums_of(np.where(known, rows, 0.0), groups, n_groups)
-    return np.asarray(sums / np.maximum(_sums_of(known, groups, n_groups), 1.0))
-
-
-def _sums_of(rows: NDArray[Any], groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
-    """Sum (G, q) of the rows of each group."""
-    places = np.arange(len(rows) + 1)
-    indicators = csr_array((np.ones(len(rows)), groups, places), shape=(len(rows), n_groups))
-    return np.asarray(indicators.T @ rows)
+    sums = sums_by_group(np.where(known, rows, 0.0), groups, n_groups)
+    counts = sums_by_group(known, groups, n_groups)
+    return np.asarray(sums / np.maximum(counts, 1.0))
 
 
 def _centers(
@@ -230,7 +222,7 @@ def _offsets_of_pairs(
             merged, _ = ward_merge(squared_distances(base, base), weights, n_cells)
             groups = np.unique(merged, return_inverse=True)[1]
             totals = np.bincount(groups, weights).astype(np.float64)
-            sums = _sums_of(base * weights[:, None], groups, len(totals))
+            sums = sums_by_group(base * weights[:, None], groups, len(totals))
             base, weights = sums / totals[:, None], totals
         shares = np.array([len(own) for own in of_batch]) / len(rows)
         starts.append(offsets - shares @ offsets)
@@ -284,7 +276,7 @@ def _iterated(
     n_cells, n_batches = int(cells.max()) + 1, len(offsets)
     own = rows
     for _ in range(_N_ROUNDS):
-        sums = _sums_of(own, cells * n_batches + batches, n_cells * n_batches)
+        sums = sums_by_group(own, cells * n_batches + batches, n_cells * n_batches)
         counts = _counts(cells, batches, n_cells, n_batches)
         effects = two_way(counts, sums.reshape(n_cells, n_batches, -1))
         offsets, means = effects.offsets, effects.means
@@ -350,8 +342,8 @@ def group_sums(
     squares = np.zeros((n_batches, shape.n_features))
     for start, stop in row_blocks(shape.n_samples, shape.n_features):
         rows = read(start, stop) - center
-        sums += _sums_of(rows, groups[start:stop], len(sums))
-        squares += _sums_of(rows**2, batches[start:stop], n_batches)
+        sums += sums_by_group(rows, groups[start:stop], len(sums))
+        squares += sums_by_group(rows**2, batches[start:stop], n_batches)
     counts = _counts(cells, batches, n_cells, n_batches)
     return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
 

@@ -176,7 +176,7 @@ class _Tested:
         p_values = [_p_value(halves) for halves in found]
         if max(p_values) <= RULES.level:
             for scale, pairs in facing[:-1]:  # the smallest parts have too few samples to tell
-                for pair in pairs:
+                for pair in pairs if len(pairs) > 1 else ():
                     halves = self._halves(scale, pair[:1], pair[1:])
                     if _is_bridge(halves, len(pairs)):
                         found.append(halves)
@@ -202,8 +202,8 @@ class _Tested:
         distance = at_high - at_low
         if distance <= self._rounding:
             return none
-        squares = sum(float(np.sum((side - side.mean()) ** 2)) for side in (low, high))
-        variance = squares / max(1.0, n_a + n_b - 2.0)
+        centered = low - low.mean(), high - high.mean()
+        variance = sum(float(side @ side) for side in centered) / max(1.0, n_a + n_b - 2.0)
         middle = 0.5 * (at_low + at_high) + variance / distance * np.log(n_a / n_b)
         middle = min(middle, at_high - 0.25 * distance)
         edges = middle + (at_high - middle) * _EDGES
@@ -268,7 +268,7 @@ class _Scale:
     def longest_step(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
         """Largest change of the score by one step up in a column and one down in another, of one view; 0 without steps."""
         changes = (self._difference(of, a, b) for of in self.steps)
-        return max((float(np.ptp(np.append(of, 0.0))) for of in changes), default=0.0)
+        return max((max(0.0, of.max()) - min(0.0, of.min()) for of in changes), default=0.0)
 
     def _difference(
         self, of: NDArray[np.float64], a: NDArray[np.int64], b: NDArray[np.int64]

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
@@ -90,8 +91,7 @@ def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) 
     blocks, present = [], []
     for block, own in zip(points.blocks, points.present, strict=True):
         clusters, which = np.unique(labels[own.samples], return_inverse=True)
-        sums = np.zeros((len(clusters), block.shape[1]))
-        np.add.at(sums, which, block.astype(np.float64))
+        sums = sums_by_group(block, which, len(clusters))
         blocks.append(sums / np.bincount(which)[:, None])
         present.append(PresentSamples(clusters, count))
     return dataclasses.replace(

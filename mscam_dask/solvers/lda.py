@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from scipy.sparse import csr_array
 
+from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import row_blocks
@@ -92,10 +92,7 @@ def class_sums(vectors: NDArray[Any], labels: NDArray[np.int64], n_clusters: int
         start += len(block)
         has = own >= 0
         rows, own = (block, own) if has.all() else (block[has], own[has])
-        members = csr_array(
-            (np.ones(len(rows)), (own, np.arange(len(rows)))), shape=(len(sizes), len(rows))
-        )
-        sums += np.asarray(members @ rows)
+        sums += sums_by_group(rows, own, len(sizes))
         squares += rows.T @ rows
     return ClassSums(sizes, sums, squares)
 

@@ -20,6 +20,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.known_labels import clusters_of_classes
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
@@ -105,8 +106,7 @@ def start_minima(
 def cluster_means(embedding: SpectralEmbedding, labels: NDArray[np.int64]) -> NDArray[Any]:
     """Mean row (c, m) of each cluster, in the precision of the embedding."""
     rows, c = embedding.rows, embedding.vectors.shape[1]
-    sums = np.zeros((c, rows.shape[1]))
-    np.add.at(sums, labels, rows)
+    sums = sums_by_group(rows, labels, c)
     return np.asarray((sums / np.bincount(labels, minlength=c)[:, None]).astype(rows.dtype))
 
 
@@ -395,8 +395,7 @@ def cut_by_classes(
     n_clusters, n_classes = len(means), int(known.max()) + 1
     nearest = nearest_mean(known_rows, means)
     clusters = clusters_of_classes(nearest, known, n_clusters)
-    sums: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]), dtype=np.float64)
-    np.add.at(sums, known, known_rows)
+    sums = sums_by_group(known_rows, known, n_classes)
     means = _unit(means)
     means[clusters] = _unit(sums)
     labels = nearest_mean(rows, means)
