@@ -81,14 +81,12 @@ class Table:
     @cached_property
     def has_many_keys(self) -> bool:
         """Whether at least half of the columns of numbers, the first aside, have whole numbers that differ."""
-        are_keys = [
-            column.is_key
-            for place, column in enumerate(map(self.head_of, range(len(self.columns))))
-            if place > 0
-            and place not in self.left_out
-            and self.columns[place].lower() not in LABEL_COLUMNS
-            and not column.is_text
-        ]
+        heads = (
+            self.head_of(place)
+            for place in range(1, len(self.columns))
+            if place not in self.left_out and self.columns[place].lower() not in LABEL_COLUMNS
+        )
+        are_keys = [is_key for head in heads if (is_key := head.is_key) or not head.is_text]
         return 2 * sum(are_keys) >= len(are_keys) > 0
 
     @cached_property

@@ -19,6 +19,7 @@ from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
     are_names,
+    id_strength,
     is_missing,
     is_number,
     is_value,
@@ -131,25 +132,27 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
 
 def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
     """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
-    head_of, told = table.head_of, table.told_ids
+    told = table.told_ids
     only_text = {*_label_columns(table, selection), *table.left_out}
     if told is not None:
         only_text.add(told.position)
     free = [place for place in range(len(table.columns)) if place not in only_text]
-    only_text.update(place for place in free if head_of(place).is_text)
+    only_text.update(place for place in free if table.head_of(place).is_text)
     elsewhere = {n.lower() for other in tables if other is not table for n in other.columns}
     numbers = [place for place in free if place not in only_text]
-    may_be_ids = [
-        place
-        for place in numbers
-        if (head_of(place).strength and not head_of(place).has_decimals)
-        or (head_of(place).strength == CERTAIN and (place == free[0] or table.columns[place]))
-        or (
-            (place in free[:2] or table.columns[place].lower() in elsewhere)
-            and head_of(place).is_key
-        )
-    ]
-    return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
+
+    def may_have_ids(place: int) -> bool:
+        name = table.columns[place]
+        strength = id_strength(name) if table.has_header else 0
+        if strength == CERTAIN and (place == free[0] or name != ""):
+            return True
+        if strength and not table.head_of(place).has_decimals:
+            return True
+        may_be_shared = place in free[:2] or name.lower() in elsewhere
+        return may_be_shared and table.head_of(place).is_key
+
+    may_be_ids = itertools.islice(filter(may_have_ids, numbers), _TEXTS)
+    return TableRows(table, {*only_text, *may_be_ids}, numbers)
 
 
 def _label_columns(table: Table, selection: Selection) -> list[int]:
