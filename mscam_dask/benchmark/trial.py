@@ -246,7 +246,7 @@ def _work(trial: Trial, directory: str, sender: Connection) -> None:
 
 
 def _end_with_the_server() -> None:
-    """A server that was killed can stop no trial."""
+    """End this process when its server ends: one that was killed cannot stop its trials."""
     wait([_processes.parent_process().sentinel])
     os._exit(1)
 

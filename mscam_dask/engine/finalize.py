@@ -43,7 +43,6 @@ from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
     candidate_partitions,
-    linked_if_others,
     linked_points,
     ward_partition,
     ward_tree,
@@ -278,16 +277,15 @@ def choose_partition(
     tree = stage.submit(ward_tree, graphs, n_clusters)
     candidates = [stage.submit(ward_partition, points, tree, n_clusters, 3)]
     if not is_supported:
-        linked = stage.submit(linked_points, points)
+        is_given = context.counted is None
+        unit = prepared.scorer.points(unit_rows(prepared)) if is_given else None
+        linked = stage.submit(linked_points, points, unit)
         candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
-        if context.counted is not None:
-            candidates.append([context.counted])
-        else:  # as "auto" has it for this number
-            others = stage.submit(
-                linked_if_others, prepared.scorer.points(unit_rows(prepared)), linked
-            )
-            best = stage.submit(best_by_p_value, linked, tree, [], n_clusters, others)
-            candidates.append([stage.item(best, 1)])
+        counted: Any = context.counted
+        if is_given:  # as "auto" has it for this number
+            best = stage.submit(best_by_p_value, linked, tree, [], n_clusters)
+            counted = stage.item(best, 1)
+        candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
     best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, own))

@@ -65,7 +65,7 @@ class Prepared:
 
 
 def unit_rows(prepared: Prepared) -> tuple[tuple[str, Scale], ...]:
-    """Views in which borders are tested, scaled to rows of unit length: a length such as a library size may hide clusters."""
+    """Views in which borders are tested, scaled to rows of unit length: the length, such as a library size, may hide clusters."""
     return tuple((name, "unit") for name, _ in prepared.bordered)
 
 

@@ -36,7 +36,6 @@ from mscam_dask.solvers.choice import (
     LinkedPoints,
     WardTree,
     best_by_p_value,
-    linked_if_others,
     linked_points,
     ward_tree,
 )
@@ -239,17 +238,13 @@ def choose_count(
         stage, graph, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
     points = prepared.scorer.points(prepared.bordered)
-    linked = stage.submit(linked_points, points)
-    by_unit_rows = stage.submit(
-        linked_if_others, prepared.scorer.points(unit_rows(prepared)), linked
-    )
+    linked = stage.submit(linked_points, points, prepared.scorer.points(unit_rows(prepared)))
     graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
     tree = stage.submit(ward_tree, graphs, most)
     partitions = [
         stage.submit(
             best_of_number,
             linked,
-            by_unit_rows,
             tree,
             spectrum.values,
             spectrum.vectors[0],
@@ -308,17 +303,16 @@ def cut_of(
 
 def best_of_number(
     points: LinkedPoints,
-    by_unit_rows: LinkedPoints | None,
     of: WardTree,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
-    """Partition of the compared samples into c clusters whose largest p-value is the smallest, after this p-value."""
+    """Smallest largest p-value of the borders of partitions into c clusters, and its partition of the compared samples."""
     cut = cut_of(values, vectors, n_clusters)
     cuts = [cut]
     if n_compared < len(cut):
         cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
-    return best_by_p_value(points, of, cuts, n_clusters, by_unit_rows)
+    return best_by_p_value(points, of, cuts, n_clusters)

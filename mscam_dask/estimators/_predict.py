@@ -271,9 +271,9 @@ class EncodedRows:
             far = samples[first + np.flatnonzero(~(np.abs(encoded) < _FARTHEST).all(axis=1))]
             if far.size:
                 raise DataError(
-                    f"View {name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
-                    f"times the spread of the training samples, or cannot be scaled as these (first rows: "
-                    f"{far[:5].tolist()}). Check their units."
+                    f"View {name!r}: {far.size} new sample(s) cannot be scaled like the training samples, or are "
+                    f"farther from them than {_FARTHEST:g} times their spread (first rows: {far[:5].tolist()}). Check "
+                    "their units."
                 )
         return parts
 

@@ -87,7 +87,7 @@ def batch_scales(
 ) -> NDArray[np.float64]:
     """Scale (B,) of the rows (n, d), minus the means of their batches, by their residuals from the scores, which need no cells.
 
-    It is 1 if it is not worth log n, or if the scores are not scaled too: more noise is no scale.
+    It is 1 where the Bayesian information criterion favors 1, or where the scores are not scaled too: more noise is no scale.
     """
     standardized = encoder.transform.apply(rows) if encoder.transform else rows
     directions = encoder.loadings / np.linalg.norm(encoder.loadings, axis=0)

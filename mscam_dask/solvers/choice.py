@@ -81,14 +81,18 @@ class LinkedPoints:
     scores: NDArray[np.float64]  # (n, q) principal scores
     in_trees: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
     trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
+    by_unit_rows: LinkedPoints | None  # of the samples as rows of unit length, where these differ
 
 
-def linked_points(points: Points) -> LinkedPoints:
-    """Points with their principal scores and linkage trees."""
+def linked_points(points: Points, unit: Points | None = None) -> LinkedPoints:
+    """Points with their principal scores and linkage trees, beside those of the samples as rows of unit length."""
     scores = principal_scores(points.rows)
     linked = spread_rows(len(scores), SIZES.n_compared)
     trees = [linkage(pdist(of[linked]), method="average") for of in (scores, points.rows)]
-    return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
+    by_unit_rows = None
+    if unit is not None and not np.array_equal(unit.rows, points.rows):
+        by_unit_rows = linked_points(unit)
+    return LinkedPoints(points, scores, linked, (trees[0], trees[1]), by_unit_rows)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,11 +102,6 @@ class WardTree:
     rows: NDArray[np.float64]  # (n, m) coordinates
     linked: NDArray[np.int64]  # rows in the tree, evenly spaced ones of many
     tree: NDArray[np.float64]
-
-
-def linked_if_others(points: Points, known: LinkedPoints) -> LinkedPoints | None:
-    """Linked points, None if they are those that are linked already."""
-    return None if np.array_equal(points.rows, known.points.rows) else linked_points(points)
 
 
 def ward_tree(views: Sequence[ReferenceGraphs], n_clusters: int) -> WardTree:
@@ -257,19 +256,15 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
 
 
 def best_by_p_value(
-    linked: LinkedPoints,
-    of: WardTree,
-    cuts: Sequence[NDArray[np.int64]],
-    n_clusters: int,
-    others: LinkedPoints | None = None,
+    linked: LinkedPoints, of: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
-    """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included.
+    """Smallest largest p-value of the borders of partitions into c clusters, and its partition; candidates included.
 
-    Candidates of other points of the same samples are compared by the borders of these.
+    Candidates by rows of unit length are compared by the borders of the points.
     """
     found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
-    found += [] if others is None else reassigned_partitions(others, n_clusters, 1)
-    found += reassigned_partitions(linked, n_clusters, 1)
+    for one in (linked.by_unit_rows, linked):
+        found += reassigned_partitions(one, n_clusters, 1) if one is not None else []
     found += ward_partition(linked.points, of, n_clusters, 1)
     p_values = [largest_p_value(linked.points, labels) for labels in found]
     if not found:

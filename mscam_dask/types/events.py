@@ -134,7 +134,7 @@ class NClustersSelected:
     #: the views do not agree.
     n_clusters: int
     seconds: float
-    #: Whether two views share more neighbors of a cluster, or more of its discriminants, than by chance.
+    #: Whether two views share more neighbors of a cluster than by chance, or have correlated discriminants of it.
     views_agree: bool = True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments, safe_exponent
 from mscam_dask.types.parameters import Scale
 
@@ -114,6 +116,13 @@ def test_constant_columns_become_zero_however_streamed(value: float) -> None:
         scaled = fit_transform_from_moments(kind, moments).apply(rows)
         assert (scaled[:, 0] == 0).all()
         assert np.ptp(scaled[:, 1]) > 0
+
+
+def test_a_scaling_that_this_process_does_not_have_is_refused() -> None:
+    moments = ColumnMoments.from_rows(np.eye(3))
+    unknown: Any = "largest"  # that a user added to SCALINGS on the driver alone
+    with pytest.raises(ConfigurationError):
+        fit_transform_from_moments(unknown, moments)
 
 
 def test_none_is_a_copy() -> None:

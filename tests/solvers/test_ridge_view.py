@@ -351,6 +351,21 @@ def test_values_too_large_to_be_squared_are_refused() -> None:
         found_in(1e200 * decaying())
 
 
+def exact_and_large(
+    monkeypatch: pytest.MonkeyPatch, rows: Array, shape: ViewShape, **options: Any
+) -> tuple[ViewSVD, ViewSVD]:
+    """A view factored by all its directions, and as one that is too large for that."""
+
+    def factored() -> ViewSVD:
+        return view_svd(lambda a, b: rows[a:b], shape, name="w", **options)
+
+    exact = factored()
+    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
+    found = factored()
+    assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
+    return exact, found
+
+
 @pytest.mark.parametrize("shape", [(90, 70), (60, 140)])
 @pytest.mark.parametrize("scale", ["standard", "unit", "none"])
 def test_a_wide_view_is_factored_as_by_its_gram_matrix(
@@ -360,14 +375,8 @@ def test_a_wide_view_is_factored_as_by_its_gram_matrix(
     low = rng.standard_normal((shape[0], 6)) * 8.0 * 0.6 ** np.arange(6)
     rows = low @ rng.standard_normal((6, shape[1])) + 0.2 * rng.standard_normal(shape)
 
-    def factored() -> Any:
-        shaped = ViewShape(*shape, "features")
-        return view_svd(lambda a, b: rows[a:b], shaped, scale=scale, name="w", max_rank=4)
-
-    exact = factored()
-    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
-    found = factored()
-    assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
+    shaped = ViewShape(*shape, "features")
+    exact, found = exact_and_large(monkeypatch, rows, shaped, scale=scale, max_rank=4)
     assert_allclose(
         found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-3
     )
@@ -419,15 +428,8 @@ def test_a_large_distance_or_kernel_view_is_factored_as_by_all_its_directions(
 ) -> None:
     points = np.random.default_rng(7).standard_normal((90, 3)) * [9.0, 4.0, 2.0]
     square = squareform(pdist(points)) if view_type == "distance" else 7.0 + points @ points.T
-
-    def factored() -> ViewSVD:
-        shape = ViewShape(90, 90, view_type)
-        return view_svd(lambda a, b: square[a:b], shape, scale="none", name="w", max_rank=3)
-
-    exact = factored()
-    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
-    found = factored()
-    assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
+    shape = ViewShape(90, 90, view_type)
+    exact, found = exact_and_large(monkeypatch, square, shape, scale="none", max_rank=3)
     assert_allclose(
         found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-9
     )

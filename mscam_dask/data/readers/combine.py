@@ -158,7 +158,7 @@ def _with_labels(
         if not others.is_file():
             hints = [note for item in loaded for note in item.notes if repr(labels) in note]
             raise DataError(
-                f"{labels!r} is neither a variable or column of "
+                f"{labels!r} is neither a variable nor a column of "
                 f"{', '.join(item.where for item in loaded)}, nor a file. "
                 + (" ".join(hints) or "Give one of these, or leave it out.")
             )

@@ -110,7 +110,7 @@ def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
 
 
 class Column:
-    """Fields of a column as stripped text, its name (None without a header), and what they are, found when asked for."""
+    """Fields of a column as stripped text, its name (None without a header), and properties, each computed on first use."""
 
     def __init__(self, texts: Sequence[str], name: str | None = None, decimal: str = ".") -> None:
         self.texts, self.name, self._decimal = texts, name, decimal

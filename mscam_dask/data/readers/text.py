@@ -175,7 +175,7 @@ def _heading(
     first, second = rows[0], rows[1] if len(rows) > 1 else []
     are_values = [is_value(field, decimal) for field in first]
     last = above[-1] if above and source.header is not False and source.comment is None else ""
-    is_named = id_strength(first[0]) == CERTAIN or first[0].lower() in _FIRST_NAMES
+    is_named = _names_ids(first[0])
     are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not is_named)
     if last.startswith("#") and not _is_gct(above) and are_data:  # of NumPy
         names = next(iter(split_rows([last.lstrip("#")], dialect.delimiter)), [])
@@ -215,7 +215,7 @@ def _has_header(
 
     first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
     lead, below_lead = first[0], body[0][0] if body else ""
-    is_named = id_strength(lead) == CERTAIN or lead.lower() in _FIRST_NAMES
+    is_named = _names_ids(lead)
     if any(map(is_text, first[1:])):
         is_header = is_named or first in body or not _is_like(first, body, is_text, decimal)
         taken = "the first sample (--header if it names the columns)"
@@ -225,9 +225,7 @@ def _has_header(
     second = body[0] if body else []
     digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
     are_digits = bool(digits) and all(map(str.isdecimal, digits))
-    are_counted = are_digits and [*map(int, digits)] == [
-        *range(int(digits[0]), int(digits[0]) + len(digits))
-    ]
+    are_counted = _count_up(digits)
     are_others = not all(map(str.isdecimal, below))
     # whole numbers that differ, which are years, sizes or positions above others
     differ = are_whole(digits) and 1 < len(set(digits)) == len(digits)
@@ -259,7 +257,7 @@ def _has_header(
         return has_header, ""
     what = "feature" if of_samples else "sample"
     if has_header:
-        doubt = id_strength(lead) < CERTAIN and lead.lower() not in _FIRST_NAMES
+        doubt = not _names_ids(lead)
         taken = f"the names of columns (--no-header if it is a {what})"
     else:
         doubt = has_ids or are_odd or (stands_out and not are_digits)
@@ -271,11 +269,7 @@ def _check_title(where: str, rows: list[list[str]]) -> None:
     """Refuse a first line above one that names the columns: a name of ids, or numbers that count, as years do."""
     first, second, *body = [*rows, [], []][: max(3, len(rows))]
     is_named = any(map(str.isalnum, second[:1])) and id_strength(second[0]) == CERTAIN
-    digits = second[1:]
-    are_digits = len(digits) > _NUMBERED and all(map(str.isdecimal, digits))
-    counts = are_digits and [*map(int, digits)] == [
-        *range(int(digits[0]), int(digits[0]) + len(digits))
-    ]
+    counts = len(second[1:]) > _NUMBERED and _count_up(second[1:])
     are_others = not any(all(map(str.isdecimal, row[1:])) for row in body)
     if (
         (is_named or (counts and are_others))
@@ -286,6 +280,19 @@ def _check_title(where: str, rows: list[list[str]]) -> None:
             f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
             f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."
         )
+
+
+def _names_ids(name: str) -> bool:
+    """Return whether a field names the first column of a table."""
+    return id_strength(name) == CERTAIN or name.lower() in _FIRST_NAMES
+
+
+def _count_up(fields: list[str]) -> bool:
+    """Return whether fields are consecutive whole numbers."""
+    if not fields or not all(map(str.isdecimal, fields)):
+        return False
+    first = int(fields[0])
+    return [*map(int, fields)] == [*range(first, first + len(fields))]
 
 
 def _is_like(
