@@ -31,7 +31,6 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.io
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
@@ -93,20 +92,6 @@ def _frame() -> pd.DataFrame:
 _TABLE = "id,a,b,label\n" + "".join(f"s{i},{a[0]},{a[1]},{i % 3}\n" for i, a in enumerate(A))
 
 
-def _mfeat(path: Path) -> None:
-    path.mkdir()
-    for name, width in (("fac", 216), ("fou", 76), ("kar", 64), ("mor", 6), ("pix", 240)):
-        (path / f"mfeat-{name}").write_text("1 2\n" * (width // 2))
-    np.savetxt(path / "mfeat-zer", _rng.normal(size=(200, 47)), fmt="%.2f")
-
-
-def _flowers17(path: Path) -> None:
-    path.mkdir()
-    distances = np.abs(np.subtract.outer(np.arange(17.0), np.arange(17.0)))
-    matrices = {f"D_{name}": distances for name in ("colourgc", "shapegc", "texturegc")}
-    scipy.io.savemat(path / "distancematrices17gcfeat06.mat", matrices)
-
-
 def _toml_types(path: Path) -> None:
     path.write_text(
         "[data]\nsource=1979-05-27T07:32:00Z\n[[cluster]]\na.b.'c'=[1,{x=0x1f}]\nn=-inf\n"
@@ -145,8 +130,6 @@ FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
         "x.csv.gz",
         (lambda path: path.write_bytes(gzip.compress(_TABLE.encode(), mtime=0)),),
     ),
-    "mfeat": ("x", (_mfeat,)),
-    "flowers17": ("x", (_flowers17,)),
     "toml": ("x.toml", (lambda path: shutil.copyfile(_PIPELINE, path), _toml_types)),
 }
 """Name of the file or directory of each format, and functions that write valid ones."""

@@ -91,8 +91,7 @@ def ingest() -> None:
     """Write the files of several views into one store.
 
     SRC is a .npz, .npy, .mat, .csv, .tsv, .xlsx, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or
-    Zarr file, or a directory with the UCI mfeat files. Samples are matched by their ids, and by row
-    only where the files have none.
+    Zarr file. Samples are matched by their ids, and by row only where the files have none.
     """
 
 

@@ -1,4 +1,4 @@
-"""Data sets in the form in which they are published, made small."""
+"""UCI Multiple Features, in the form in which it is published."""
 
 from __future__ import annotations
 
@@ -9,72 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import io
 
-from mscam_dask.data.datasets.published import (
-    FLOWERS17_FILES,
-    fetch_mfeat,
-    load_flowers17,
-    load_mfeat,
-)
-from mscam_dask.data.ingest import ingest
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.datasets.published import fetch_mfeat, load_mfeat
 from mscam_dask.errors import DataError
 from tests.messages import quotes
-from tests.synthetic import distances_between
-
-RNG = np.random.default_rng(5)
-
-
-Array = NDArray[Any]
-
-
-def distances(n_samples: int) -> Array:
-    return distances_between(RNG.standard_normal((n_samples, 2)))
-
-
-@pytest.fixture
-def flowers(tmp_path: Path) -> Path:
-    """Two images of each of 17 classes."""
-    folder = tmp_path / "flowers"
-    folder.mkdir()
-    names = (("D_colourgc", "D_shapegc", "D_texturegc"), ("D_hog", "D_hsv"))
-    for file, group in zip(FLOWERS17_FILES, names, strict=True):
-        io.savemat(folder / file, {name: distances(34) for name in group})
-    return folder
-
-
-def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
-    both = load_flowers17(flowers)
-    assert both.view_names == ("colourgc", "shapegc", "texturegc", "hog", "hsv")
-    assert {view.view_type for view in both.views} == {"distance"}
-    assert both.labels is not None
-    np.testing.assert_array_equal(np.bincount(both.labels), np.full(17, 2))
-    assert (np.diff(both.labels) >= 0).all()
-    one = flowers / FLOWERS17_FILES[0]
-    report = ingest(one, tmp_path / "one.zarr", views=("colourgc", "texturegc"))
-    assert [view.view_type for view in report.views] == ["distance", "distance"]
-    assert report.n_classes == 17
-    stored = open_store(report.output)
-    np.testing.assert_array_equal(stored.views[1].read(0, 34), io.loadmat(one)["D_texturegc"])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))},
-        {"K": np.zeros((34, 34))},
-        b"MATLAB 5.0 MAT-file, but cut",
-    ],
-)
-def test_flowers17_that_are_none(tmp_path: Path, content: Any) -> None:
-    with pytest.raises(DataError):
-        load_flowers17(tmp_path)
-    file = tmp_path / FLOWERS17_FILES[1]
-    file.write_bytes(content) if isinstance(content, bytes) else io.savemat(file, content)
-    with pytest.raises(DataError):
-        load_flowers17(tmp_path)
-
 
 Tables = dict[str, NDArray[np.float64]]
 
@@ -139,17 +77,6 @@ def assert_is(data: Any, tables: Tables) -> None:
 
 def test_the_six_files_are_read_as_published(uci_files: Path, tables: Tables) -> None:
     assert_is(load_mfeat(uci_files), tables)
-
-
-def test_the_directory_is_a_source_to_ingest(
-    uci_files: Path, tables: Tables, tmp_path: Path
-) -> None:
-    report = ingest(uci_files, tmp_path / "s.zarr", views=["mor", "zer"])
-    data = open_store(report.output)
-    assert data.view_names == ("mor", "zer")
-    assert data.labels is not None
-    assert data.labels[::200].tolist() == list(range(10))
-    np.testing.assert_array_equal(data.views[0].read(0, 2000), tables["mor"])
 
 
 def test_files_may_end_in_txt_and_missing_ones_are_listed(uci_files: Path, tmp_path: Path) -> None:

@@ -142,9 +142,9 @@ def version_5(*elements: bytes) -> Hostile:
     return content(b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + b"".join(elements))
 
 
-def typed(code: int, *, name: bytes = b"colour") -> bytes:
+def typed(code: int) -> bytes:
     """A matrix whose values have a type that is out of SciPy's table."""
-    return matrix(6, (20, 3), struct.pack("<2I", code, len(BYTES)) + BYTES, name=name)
+    return matrix(6, (20, 3), struct.pack("<2I", code, len(BYTES)) + BYTES)
 
 
 def deep_cells(path: Path, canary: Path) -> None:
@@ -181,9 +181,7 @@ def version_4(rows: int, columns: int) -> Hostile:
 
 
 MATLAB: dict[str, Hostile] = {
-    **{f"type_{code}.mat": version_5(typed(code)) for code in (10, 65535)},
-    # a name that the reader of the Flowers 17 data claims
-    "distancematrices17gcfeat06.mat": version_5(typed(44, name=b"D_hog")),
+    **{f"type_{code}.mat": version_5(typed(code)) for code in (10, 44, 65535)},
     "class_200.mat": version_5(matrix(200)),
     "huge_dimensions.mat": version_5(matrix(6, (2**31 - 1, 2**31 - 1))),
     "negative_dimensions.mat": version_5(matrix(6, (-20, -3))),

@@ -25,16 +25,15 @@ from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 
 
 def read_mat(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read the variables of a MATLAB file; those of v7.3 are read lazily, by blocks."""
+    """Read the variables of a MATLAB file; those of v7.3 are read lazily, by blocks.
+
+    They are arrays, cell arrays as lists, structs as dicts, and the kind of others as text.
+    """
     with unreadable(source, "a MATLAB file (.mat)"):
-        return contents_of(variables_of(source, stack), source, selection, least_columns=2)
-
-
-def variables_of(source: Source, stack: ExitStack) -> dict[str, Any]:
-    """Variables by name: arrays, cell arrays as lists, structs as dicts, the kind of others as text."""
-    with source.file.open("rb") as stream:
-        is_hdf5 = stream.read(10) == b"MATLAB 7.3"
-    return dict(_version_73(source, stack) if is_hdf5 else _version_5(source))
+        with source.file.open("rb") as stream:
+            is_hdf5 = stream.read(10) == b"MATLAB 7.3"
+        variables = dict(_version_73(source, stack) if is_hdf5 else _version_5(source))
+        return contents_of(variables, source, selection, least_columns=2)
 
 
 def _cells(items: list[Any]) -> Any:

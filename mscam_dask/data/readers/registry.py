@@ -10,12 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from mscam_dask.data.datasets.published import (
-    flowers17_files,
-    load_flowers17,
-    load_mfeat,
-    mfeat_file,
-)
 from mscam_dask.data.readers.base import (
     COMPRESSIONS,
     Selection,
@@ -33,7 +27,6 @@ from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover
 from mscam_dask.data.store.object_store import ObjectPath, as_location
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
 
 
@@ -60,21 +53,6 @@ def _is_text(path: Path) -> bool:
     return (is_packed or last not in _NOT_TEXT) and path.is_file()
 
 
-def _is_mfeat(path: Path) -> bool:
-    return path.is_dir() and any(mfeat_file(path, name) for name in ("fac", "fou", "pix"))
-
-
-def _published(
-    load: Callable[[Path], MultiViewData],
-) -> Callable[[Source, Selection, ExitStack], SourceContents]:
-    """Reader of a data set that has a loader of its own."""
-
-    def read(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
-        return SourceContents.of_data(load(source.file), str(source.path), selection)
-
-    return read
-
-
 # Suffixes of files that are never read as tables of text.
 _NOT_TEXT = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".xlsx", ".xls", ".ods"),
@@ -85,11 +63,6 @@ _NOT_TEXT = (
 
 # Tried in this order; a file that matches no other format is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
-    Format(
-        "Oxford Flowers 17 distance matrices",
-        lambda path: bool(flowers17_files(path)),
-        _published(load_flowers17),
-    ),
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
@@ -100,7 +73,6 @@ FORMATS: tuple[Format, ...] = (
     Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
     Format("Zarr directory", _is_zarr, read_zarr),
-    Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
     Format(
         "text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz)",
         _is_text,
