@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import READ_ERRORS, RowSource
+from mscam_dask.data.views.sources import RowSource, is_of_file
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
@@ -261,18 +261,22 @@ def needing(source: Source, install: str, instead: str) -> Iterator[None]:
 
 
 @contextmanager
-def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[None]:
-    """Turn a library's errors while reading into a DataError that names the file."""
-    from scipy.io.matlab import MatReadError
+def unreadable(
+    source: Source, what: str, *, is_text: bool = False, unpacks: bool = False
+) -> Iterator[None]:
+    """Turn a library's errors while reading into a DataError that names the file.
 
-    damage: tuple[type[Exception], ...] = (*READ_ERRORS, MatReadError)
+    A mistake in this package is a defect, unless a reader `unpacks` objects of a file, which may be of any kind.
+    """
     try:
         yield
     except MscamError:
         raise
     except PermissionError as error:
         raise not_allowed(source, error) from error
-    except damage as error:
+    except Exception as error:
+        if not is_of_file(error, in_own_code=unpacks):
+            raise
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "

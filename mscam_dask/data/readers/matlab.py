@@ -29,7 +29,7 @@ def read_mat(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
 
     They are arrays, cell arrays as lists, structs as dicts, and the kind of others as text.
     """
-    with unreadable(source, "a MATLAB file (.mat)"):
+    with unreadable(source, "a MATLAB file (.mat)", unpacks=True):
         with source.file.open("rb") as stream:
             is_hdf5 = stream.read(10) == b"MATLAB 7.3"
         variables = dict(_version_73(source, stack) if is_hdf5 else _version_5(source))

@@ -352,7 +352,7 @@ def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
 
 def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read an archive with view_0, view_1, ..., of scipy.sparse.save_npz, or under other names."""
-    with unreadable(source, "a NumPy archive (.npz) of numbers"):
+    with unreadable(source, "a NumPy archive (.npz) of numbers", unpacks=True):
         # Opened here: np.load leaves a damaged archive open.
         stream = stack.enter_context(source.file.open("rb"))
         archive = stack.enter_context(np.load(stream, allow_pickle=False))

@@ -27,7 +27,7 @@ from mscam_dask.errors import DataError
 def read_omics(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read X (of each modality), or selected arrays: dense ones by blocks, later, and sparse ones now."""
     check_samples_on_rows(source, "rows (obs)")
-    with unreadable(source, f"an HDF5 file ({source.suffix})"):
+    with unreadable(source, f"an HDF5 file ({source.suffix})", unpacks=True):
         file = open_hdf5(source, stack, extra="omics")
         data = _MuData(file, source) if "mod" in file else _AnnData(file, source)
         arrays = arrays_of(data, main=source.view_name)

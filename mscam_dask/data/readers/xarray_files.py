@@ -30,7 +30,7 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Sourc
     """Read the two-dimensional variables of a NetCDF file, by blocks, later."""
     import xarray as xr
 
-    with unreadable(source, "a NetCDF file"):
+    with unreadable(source, "a NetCDF file", unpacks=True):
         engine = _checked_engine(source)
         dataset = stack.enter_context(xr.open_dataset(source.file, engine=engine, chunks={}))
         if engine == "scipy":
@@ -76,7 +76,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
     if is_store(source.file):
         return read_store(source, selection)
     check_tree(source.file)
-    with unreadable(source, "a Zarr store"):
+    with unreadable(source, "a Zarr store", unpacks=True):
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):

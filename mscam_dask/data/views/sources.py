@@ -33,12 +33,16 @@ VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
 BLOCK_BYTES = 64 * 2**20
 """Float64 bytes of one row block when a whole view is streamed."""
 
-READ_ERRORS: tuple[type[Exception], ...] = (
-    *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError),
-    *(MemoryError, NameError, OSError, RuntimeError, SyntaxError, SystemError, TypeError),
-    *(ValueError, csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+# Errors that libraries raise for files that are damaged or made to harm: those for bad values, and those that a
+# program raises by mistake too.
+_BAD_VALUES = (
+    *(ArithmeticError, EOFError, OSError, SyntaxError, ValueError),
+    *(csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
-"""Errors that libraries raise for files that are damaged or made to harm."""
+_MISTAKES = (
+    *(AssertionError, AttributeError, BufferError, LookupError, NameError),
+    *(RuntimeError, SystemError, TypeError),
+)
 
 DIGEST_ROWS = 8192
 """Rows of a block of `ViewDigest`."""
@@ -221,8 +225,8 @@ class DaskRows(_Array):
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
         try:
             block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
-        except READ_ERRORS as error:
-            if not self.file or isinstance(error, DataError):
+        except Exception as error:
+            if not self.file or isinstance(error, DataError) or not is_of_file(error):
                 raise
             raise StoreCorruptError(
                 f"{self.file} is damaged: rows {start}:{stop} of view {self.name!r} cannot be read "
@@ -239,6 +243,18 @@ class DaskRows(_Array):
         check_view(self.name, block.shape, block.dtype)
         rows: NDArray[Any] = unmasked(block, self.name, rows=(start, stop))
         return rows
+
+
+def is_of_file(error: Exception, *, in_own_code: bool = False) -> bool:
+    """Return whether an error says that a file is damaged; mistakes in functions of this package only if they may."""
+    if isinstance(error, _BAD_VALUES) or type(error).__module__.startswith("scipy.io"):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    package = __name__.partition(".")[0]
+    is_own = trace is not None and trace.tb_frame.f_globals["__name__"].startswith(f"{package}.")
+    return isinstance(error, _MISTAKES) and (in_own_code or not is_own)
 
 
 def _checked_block(block: Any, where: str) -> Any:

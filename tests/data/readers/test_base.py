@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from mscam_dask.data.readers.base import Source
+from mscam_dask.data.readers.base import Source, unreadable
+from mscam_dask.data.readers.fields import number_of
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
 from tests.data.readers.matlab_files import save_version_5, save_version_73
@@ -46,3 +48,20 @@ def test_a_large_file_that_is_read_by_blocks_needs_no_larger_limit(tmp_path: Pat
     path = save_version_73(tmp_path / "a.mat", colour=TABLE)
     values, _ = read(Source(path, max_bytes=NBYTES // 4))
     np.testing.assert_array_equal(values["colour"], TABLE)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, TypeError, MemoryError])
+def test_only_damage_is_told_as_damage(tmp_path: Path, error: type[Exception]) -> None:
+    """A mistake of a library says that the file is damaged; one of this package, or a lack of memory, does not."""
+
+    def failing() -> None:
+        raise error
+
+    def read_by(function: Callable[[], object]) -> None:
+        with unreadable(Source(tmp_path / "a.csv"), "text"):
+            function()
+
+    with pytest.raises(MemoryError if error is MemoryError else DataError):
+        read_by(failing)
+    with pytest.raises(AttributeError):
+        read_by(lambda: number_of(cast("str", 1)))
