@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
+import math
 import re
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
 from mscam_dask.data.readers.fields import is_number
@@ -114,6 +116,12 @@ _WITHOUT_RESULT = re.compile(
 )
 _ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
 
+# Bytes of memory, measured, for each byte of XML, and for each cell of a sheet, empty ones too.
+_XML_BYTES = {".ods": 25}
+_OTHER_XML_BYTES = 10
+_CELL_BYTES = 40
+_FILLED_CELL = re.compile(rb'<(?:\w+:)?c [^>]*?\br="([A-Z]{1,3})(\d+)"[^>]*(?<!/)>(?!</)')
+
 
 def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> list[Table]:
     """The tables of a workbook, of each sheet that has cells; the view of an only one is named by the file."""
@@ -126,14 +134,13 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         is_archive = zipfile.is_zipfile(source.file)
         if is_archive:
             with zipfile.ZipFile(source.file) as archive:
-                n_bytes = sum(part.file_size for part in archive.infolist())
-                check_size(source, "its sheets", n_bytes)
+                _check_sizes(source, archive)
         needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
         with needing(source, needed, "save the sheets as CSV"):
             sheets = pd.read_excel(
                 source.file, sheet_name=None, header=None, dtype=object, na_filter=False
             )
-        cell = partial(_cell_of_sheet, decimal=source.decimal or ".")
+        cell = functools.partial(_cell_of_sheet, decimal=source.decimal or ".")
         cells = {name: sheet.iloc[source.skip :].map(cell) for name, sheet in sheets.items()}
         filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
         is_one = len(filled) < 2
@@ -154,6 +161,55 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         else _sheet_table(source, filled[name], f"{source.path}, sheet {name!r}", str(name))
         for name in wanted
     ]
+
+
+def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
+    """Refuse sheets that take too much memory: of many cells, with one far from the others, or with repeated ones."""
+    parts = archive.infolist()
+    factor = _XML_BYTES.get(source.suffix, _OTHER_XML_BYTES)
+    n_bytes = factor * sum(part.file_size for part in parts)
+    check_size(source, "its sheets", n_bytes)
+    shapes = [(0, 0)]
+    for part in parts:
+        if part.filename == "content.xml":
+            with archive.open(part) as stream:
+                shapes += _shapes_of_repeated(stream)
+        elif part.filename.endswith(".xml"):
+            found = {*_FILLED_CELL.findall(archive.read(part))}
+            columns = [
+                functools.reduce(lambda number, letter: 26 * number + letter - 64, letters, 0)
+                for letters, _ in found
+            ]
+            shapes.append((max((int(row) for _, row in found), default=0), max(columns, default=0)))
+    n_rows, n_columns = max(shapes, key=math.prod)
+    n_bytes += _CELL_BYTES * sum(map(math.prod, shapes))
+    check_size(source, f"its sheets, one with {n_rows} rows and {n_columns} columns,", n_bytes)
+
+
+def _shapes_of_repeated(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
+    """Rows and columns of OpenDocument sheets without empty ones at the end; an element may repeat a cell, row or blank."""
+
+    def number(element: ET.Element, what: str) -> int:
+        return next((int(n) for key, n in element.items() if key.endswith(f"}}{what}")), 1)
+
+    n_rows = n_filled_rows = width = n_blanks = 0
+    for _, element in ET.iterparse(stream):
+        name = element.tag.rpartition("}")[2]
+        if name == "s":
+            n_blanks += number(element, "c")
+        elif name == "table-row":
+            n_columns = n_filled = 0
+            for cell in element:
+                n_columns += number(cell, "number-columns-repeated")
+                if any(key.endswith("}value-type") for key in cell.attrib):
+                    n_filled = n_columns
+            n_rows += number(element, "number-rows-repeated")
+            width, n_filled_rows = max(width, n_filled), n_rows if n_filled else n_filled_rows
+            element.clear()
+        elif name == "table":
+            yield n_filled_rows, width
+            yield 1, n_blanks
+            n_rows = n_filled_rows = width = n_blanks = 0
 
 
 def _cell_of_sheet(value: object, *, decimal: str) -> str:
@@ -187,6 +243,7 @@ def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> 
     is_filled = sheet != ""
     stream = io.StringIO()
     rows = sheet.loc[is_filled.any(axis=1), is_filled.any(axis=0)]
+    check_size(source, "its text", 4 * int(rows.map(len).to_numpy().sum()))  # a text may be shared
     csv.writer(stream).writerows(rows.itertuples(index=False))
     text = stream.getvalue()
     told = replace(source, skip=0, delimiter=",", decimal=".")
