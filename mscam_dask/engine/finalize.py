@@ -38,7 +38,7 @@ from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
-from mscam_dask.solvers.borders import borders
+from mscam_dask.solvers.borders import TestedClusters, joined_borders, tested_pairs
 from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
@@ -68,6 +68,9 @@ from mscam_dask.types.result import (
     Status,
     shares_of_views,
 )
+
+# Tasks that test the borders of a partition.
+_BORDER_TASKS = 4
 
 RowsOfViews = dict[str, Sequence[Handle]]
 """Embeddings or coordinates: rows of each view by blocks."""
@@ -251,7 +254,12 @@ def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
     scorer, n_clusters = context.prepared.scorer, context.parameters.n_clusters
     points = scorer.points(context.prepared.bordered)
     own = stage.submit(compared, labels, scorer.n_samples)
-    return stage.submit(borders, points, own, n_clusters)
+    tested = stage.submit(TestedClusters, points, own, kind="tested_clusters")
+    parts = [
+        stage.submit(tested_pairs, tested, slice(first, None, _BORDER_TASKS))
+        for first in range(_BORDER_TASKS)
+    ]
+    return stage.submit(joined_borders, tested, parts, n_clusters, kind="borders")
 
 
 def choose_partition(

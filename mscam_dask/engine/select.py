@@ -13,7 +13,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.graph import mean_of_view_graphs, mixed_graph
 from mscam_dask.engine.initialize import (
-    Evaluation,
     Initialization,
     can_use_view_graphs,
     evaluate_graph,
@@ -22,7 +21,7 @@ from mscam_dask.engine.initialize import (
     initialize,
     warm_start,
 )
-from mscam_dask.engine.prepare import PrecomputedViews, prepare_views, unit_rows
+from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views, unit_rows
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
     select_view_settings,
@@ -186,18 +185,25 @@ def _best_of(
     records: list[CandidateSettings] = []
     chosen, leader, start = 0, None, None
 
-    def submitted(index: int) -> Evaluation:
-        stage = session.stage(f"setting-{precomputed.n_samples}-{index}")
-        prepared = prepare_views(stage, precomputed, candidates[index])
-        return initialize(stage, prepared, candidates[index])
+    stages = [
+        session.stage(f"setting-{precomputed.n_samples}-{index}")
+        for index in range(len(candidates))
+    ]
 
-    ahead = [submitted(0)]
+    def prepared(index: int) -> Prepared:
+        return prepare_views(stages[index], precomputed, candidates[index])
+
+    # the neighbors of the second setting are searched while the first graph is awaited
+    following = [prepared(index) for index in range(len(candidates))[:2]]
+    ahead = [initialize(stages[0], following.pop(0), candidates[0])]
     for index in range(len(candidates)):
         # the driver submits the next setting before it waits for the partitions of this one; no more are held
         # beside the best: candidate neighbors are large
         start = None
         if index + 1 < len(candidates):
-            ahead.append(submitted(index + 1))
+            views = following.pop() if following else prepared(index + 1)
+            ahead.append(initialize(stages[index + 1], views, candidates[index + 1]))
+            del views
         start = ahead.pop(0)()
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,17 +109,32 @@ def column_steps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.ldexp(np.where(on_lattice, steps, 0.0), exponents)
 
 
+TestedPairs = list[tuple[int, int, float, NDArray[np.int64]]]
+"""Two clusters, the p-value of their border, and its counts."""
+
+
 def borders(points: Points, labels: NDArray[np.int64], n_clusters: int) -> Borders:
     """Borders of a partition (n,) of points into clusters 0 … c−1; those of a cluster without samples do not hold."""
-    here, labels = np.unique(labels, return_inverse=True)
-    tested = _Tested(points, labels)
+    tested = TestedClusters(points, labels)
+    return joined_borders(tested, [tested_pairs(tested, slice(None))], n_clusters)
+
+
+def tested_pairs(tested: TestedClusters, some: slice) -> TestedPairs:
+    """Borders of some of the pairs of clusters."""
+    return [(i, j, *tested.border(i, j)) for i, j in tested.pairs()[some]]
+
+
+def joined_borders(
+    tested: TestedClusters, parts: Sequence[TestedPairs], n_clusters: int
+) -> Borders:
+    """Borders of a partition from those of all pairs."""
+    here = tested.here
     p_values = np.ones((n_clusters, n_clusters))
     p_values[np.ix_(here, here)] = 0.0
     np.fill_diagonal(p_values, 0.0)
     counts = np.zeros((n_clusters, n_clusters, 3), dtype=np.int64)
-    for i, j in tested.pairs():
+    for i, j, p_value, found in itertools.chain.from_iterable(parts):
         first, second = here[i], here[j]
-        p_value, found = tested.border(i, j)
         p_values[first, second] = p_values[second, first] = p_value
         counts[first, second], counts[second, first] = found, found[::-1]
     sizes = np.zeros(n_clusters, dtype=np.int64)
@@ -128,7 +144,7 @@ def borders(points: Points, labels: NDArray[np.int64], n_clusters: int) -> Borde
 
 def largest_p_value(points: Points, labels: NDArray[np.int64]) -> float:
     """Largest p-value of the borders of a partition; the first that does not hold ends the search."""
-    tested, largest = _Tested(points, labels), 0.0
+    tested, largest = TestedClusters(points, labels), 0.0
     for i, j in tested.pairs():
         largest = max(largest, tested.border(i, j)[0])
         if largest > RULES.level:
@@ -136,10 +152,11 @@ def largest_p_value(points: Points, labels: NDArray[np.int64]) -> float:
     return largest
 
 
-class _Tested:
+class TestedClusters:
     """Clusters and their parts at every scale, with the discriminant functions from which every border follows."""
 
     def __init__(self, points: Points, labels: NDArray[np.int64]) -> None:
+        self.here, labels = np.unique(labels, return_inverse=True)
         self.sizes = np.bincount(labels)
         cells, parts = nested_cells(points.rows, labels)
         of = cell_functions(points.rows, cells, points.step_covariance)

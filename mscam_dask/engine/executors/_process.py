@@ -17,6 +17,7 @@ import copy
 import ctypes
 import dataclasses
 import functools
+import gc
 import operator
 import os
 import sys
@@ -153,10 +154,18 @@ def keep_freed_memory() -> bool:
     )
 
 
+@functools.cache
+def keep_loaded_objects() -> None:
+    """Leave modules and what else is loaded out of later garbage collections, which take 0.1 s each with them."""
+    gc.collect()
+    gc.freeze()
+
+
 def prepare_worker() -> None:
     """Prepare the process and the thread of a worker for tasks."""
     PinnedBlas.pin_permanently()
-    keep_freed_memory()
+    if keep_freed_memory():  # not the process of a driver, whose objects are of users
+        keep_loaded_objects()
 
 
 _resident_bytes = [0]
