@@ -57,6 +57,7 @@ GTEX = "#1.2\n4\t12\n" + csv_of(
     ],
     sep="\t",
 )
+FEW_GONE = A.mask(np.eye(12, 4) == 1)
 EVERY_ROW = A.mask(np.arange(4) == np.arange(12)[:, None] % 4)
 NAMELESS = EVERY_ROW.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1)
 COUNTS = "# Program:featureCounts v2.0\n" + csv_of(
@@ -89,6 +90,11 @@ READ: dict[str, tuple[Any, Any]] = {
     "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
     "minus signs": beside(csv_of(A - 5).replace("-", "\u2212"), frame=A - 5),
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
+    "QIIME 2": beside("\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]])),
+    "Perseus": beside("\n".join([LINES[0], "#!{Type}T" + ",E" * 4, *LINES[1:]])),
+    "reasons why a value is missing": beside(
+        csv_of(FEW_GONE, na_rep=".").replace(",.,", ",.a,", 1), frame=FEW_GONE
+    ),
 }  # fmt: skip
 
 
@@ -127,6 +133,13 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
     "reais": (beside(csv_of(A.assign(a1=[f"R$ {k},50" for k in range(12)]), sep=";", decimal=",")), "a1"),
     "francs": (beside(csv_of(A.assign(a1=[f"CHF 1'{k:03d}.50" for k in range(12)]))), "a1"),
+    "whole numbers below a thousand": (
+        beside(csv_of(A.round().assign(a1=["1.100", "900", "2.250"] * 4).astype({"a0": int, "a2": int, "a3": int}), sep="\t"), "a.txt", A.round().assign(a1=[1100.0, 900, 2250] * 4)),
+        "--decimal",
+    ),
+    "doses": (beside(csv_of(A.assign(dose=[f"{k}mg" for k in range(12)]))), "dose"),
+    "multiples": (beside(csv_of(A.assign(size=[f"{k}{'KM'[k % 2]}" for k in range(12)]))), "size"),
+    "hexadecimals": (beside(csv_of(A.assign(code=[*map(hex, range(12))]))), "code"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),
@@ -287,11 +300,12 @@ def test_samples_in_the_columns_of_all_files_are_named(tmp_path: Path) -> None:
         csv_of(A.T.assign(Entrez_Gene_Id=[7157, 1956, 672, 675])[["Entrez_Gene_Id", *A.index]], "Hugo_Symbol", sep="\t"),
         "# from biom\n" + csv_of(A.T.assign(taxonomy="k__B; p__F"), "#OTU ID", sep="\t"),
         csv_of(IN_NUMBERS_OF_GENES.T, "entrez"),
-        csv_of(IN_NUMBERS_OF_GENES.T.assign(description=["a b", "c d", "e f", "g h"]), ""),
+        csv_of(IN_NUMBERS_OF_GENES.T.assign(description=["a b", "", "e f", "g h"]), ""),
         csv_of(A.T.rename_axis("gene").reset_index(), ""),
         csv_of(A.T.rename_axis("gene").reset_index().set_axis([1709, 312, 2408, 960]), "length"),
+        csv_of(A.T.assign(mz=[101.5, 88, 75.25, 301])[["mz", *A.index]], "row ID").replace("mz", "row m/z"),
     ],
-    ids=["cBioPortal", "QIIME", "Entrez", "without a name", "row numbers", "length"],
+    ids=["cBioPortal", "QIIME", "Entrez", "without a name", "row numbers", "length", "mzMine"],
 )  # fmt: skip
 def test_columns_about_genes_are_no_samples(tmp_path: Path, text: str) -> None:
     frame = IN_NUMBERS_OF_GENES if "7157," in text else A

@@ -6,7 +6,7 @@ import csv
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +24,7 @@ _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,\s]\d{3})+")
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
 _RUN_TOGETHER = re.compile(r"[-+]?\d+\.\d+[-+]\d+\.[-+.\d]+")  # 13.696-123.021
+_FEW = 2  # numbers that are whole by chance
 _SHOWN, _SHOWN_CHARS = 5, 60  # fields, and characters of each
 
 OF_FIXED_WIDTH = "Convert the file (pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
@@ -124,9 +125,25 @@ def check_decimal(dialect: Dialect, where: str) -> str:
             f"{where}: the comma in {marked[0]!r} may mark decimals or thousands. Set decimal=',' "
             "(--decimal), or write numbers without separators of thousands."
         )
-    if dialect.delimiter != ";" or any(text.lstrip("+-").startswith("0") for text in marked):
+    if any(text.lstrip("+-").startswith("0") for text in marked):
+        return ""
+    columns = [*zip(*(row for row in body if len(row) == dialect.width), strict=True)]
+    if any(map(_may_have_thousands, columns)):
+        raise DataError(
+            f"{where}: the point in {marked[0]!r} may mark decimals or thousands: a column has such numbers and whole ones. "
+            "Set decimal='.' (--decimal), or write numbers without separators of thousands."
+        )
+    if dialect.delimiter != ";":
         return ""
     return f"{where}: the point in {marked[0]!r} taken as decimal mark; leave it out if it separates thousands."
+
+
+def _may_have_thousands(column: Sequence[str]) -> bool:
+    """Return whether numbers of a column have points, of all that are 1000 or more if these separate thousands."""
+    marked = [text for text in column if "." in text and is_number(text)]
+    others = [text for text in column if "." not in text and is_number(text)]
+    are_small = all(text.isdecimal() and len(text) < 4 for text in others)
+    return min(len(marked), len(others)) >= _FEW and are_small
 
 
 def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -> None:

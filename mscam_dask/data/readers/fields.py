@@ -13,6 +13,7 @@ MISSING = {
 }
 """Fields, in any case, that stand for a missing value."""
 
+_OF_STATA = re.compile(r"\.[a-zA-Z_]")  # and SAS, for several reasons
 _MINUS = "\u2212"  # of typeset tables
 
 TRUTH = {"true": "1", "false": "0"}
@@ -44,6 +45,10 @@ _AMOUNT = re.compile(
     r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, 1+2j, 12-34, $5.10, 5.1 mg
     r"[A-Za-z]{0,3}\s?[$€£¥]|[A-Z]{3}\s[\d']+[.,]\d"  # R$ 5, CHF 1'000.50
 )
+_WITH_UNIT = re.compile(
+    r"[-+]?\d[\d.,]*\s?([^\W\d_]{1,4}\d?)|0x[\da-f]+", re.IGNORECASE
+)  # 5mg, 0x1a
+_UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _KIND_ROWS = 20
 
@@ -62,7 +67,7 @@ def number_of(text: str, decimal: str = ".") -> float:
 
 def is_missing(text: str) -> bool:
     """Return whether a field stands for a missing value."""
-    return text.lower() in MISSING
+    return text.lower() in MISSING or _OF_STATA.fullmatch(text) is not None
 
 
 def is_value(text: str, decimal: str = ".") -> bool:
@@ -93,9 +98,13 @@ def id_strength(name: str) -> int:
 
 
 def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
-    """Return whether all are names, such as P-001, 12-34 and 0012 but not 1,5 or ?; maybe whole numbers too."""
+    """Return whether all are names, such as P-001, 12-34 and 0012 but not 1,5, 5mg or ?; maybe whole numbers too."""
     if are_whole(texts):
         return any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
+    if not with_numbers and texts and _WITH_UNIT.fullmatch(texts[0]):
+        units = [*map(_WITH_UNIT.fullmatch, texts)]
+        if all(units) and len({unit and unit[1] for unit in units}) <= _UNITS:
+            return False
     return all(
         _NAME.fullmatch(text) and (with_numbers or not _AMOUNT.match(text)) for text in texts
     )

@@ -27,13 +27,14 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
 
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
-    r"omosome)?|start|end|strand|(eff(ective)?_)?length|description",
+    r"omosome)?|start|end|strand|(eff(ective)?_)?length|description|"
+    r"(row |average )?(m/z|mz|rt|retention time)( ?\(min\))?|(mz|rt)(med|min|max)|npeaks",
     re.IGNORECASE,
 )
 _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
@@ -291,10 +292,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             p
             for p in places
             if p != key.position
-            and (
-                _OF_GENES.fullmatch(names[p])
-                or not any(is_value(text, table.decimal) for text in head_of(p).texts)
-            )
+            and (_OF_GENES.fullmatch(names[p]) or _is_description(head_of(p), table.decimal))
         ]
         left_out |= dict.fromkeys(others, "describes the features")
         if key.position > 0 and first.may_number_rows and first.is_key:
@@ -335,8 +333,16 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         key=key,
         is_told=truth is not None and truth == selection.labels,
         left_out={**{names[place]: reason for place, reason in left_out.items()}, **why},
-        notes=["first line taken as sample ids."] if table.has_header else [],
+        notes=[f"first line taken as sample ids: {listed([names[p] for p in samples])}."]
+        if table.has_header
+        else [],
     )
+
+
+def _is_description(column: Column, decimal: str) -> bool:
+    """Return whether the fields that are known are text."""
+    known = [text for text in column.texts if not is_missing(text)]
+    return bool(known) and not any(is_value(text, decimal) for text in known)
 
 
 def _contents(  # noqa: PLR0913 - what was decided of a table

@@ -41,6 +41,7 @@ _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
+_DIRECTIVES = ("#q2:", "#!{")  # of QIIME 2 and Perseus, below the header
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
 _FIRST_NAMES = ("index", "name", *LABEL_COLUMNS)
@@ -108,7 +109,10 @@ def _table(
 ) -> Table:
     _check_kind(where, lines)
     told = [match[1] for line in above if (match := _SEPARATOR_LINE.match(line))]
-    comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
+    known = [("!", above), *((mark, lines) for mark in _DIRECTIVES)]
+    comment = source.comment or next(
+        (mark for mark, some in known if any(line.startswith(mark) for line in some)), None
+    )
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
     dialect = dialect_of(source, lines, source.delimiter or next(iter(told), None))
