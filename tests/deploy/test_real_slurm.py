@@ -209,7 +209,7 @@ class Job:
 
     def is_requeued(self) -> None:
         wait_until(lambda: self.state()["Restarts"] != "0", self.log)
-        assert self.state()["JobState"] == "PENDING"
+        self.wait("PENDING")
 
 
 @pytest.fixture
