@@ -333,7 +333,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
         stage.submit(agreement_with_clusters, graphs, own, n_clusters),
         agreement,
         weights,
-        stage.submit(views_agree, graphs, points, own, n_clusters),
+        stage.submit(views_agree, graphs, points, own),
     )
 
 

@@ -265,7 +265,7 @@ def choose_count(
     n_clusters, agree, counted = 1, True, None
     if held:
         labels = stage.item(partitions[held[-1]], 1)
-        agree = stage.value(stage.submit(views_agree, graphs, points, labels, counts[held[-1]]))
+        agree = stage.value(stage.submit(views_agree, graphs, points, labels))
         n_clusters = counts[held[-1]] if agree else 1
         counted = stage.value(labels) if agree and not is_sample else None
     selection = NClustersSelected(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import gammainc
+from scipy.special import ndtr
 
-from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import Points, cell_functions
 from mscam_dask.solvers.graph_update import GraphRows, row_weights_between, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.types.rules import CONSTANTS, RULES
+from mscam_dask.types.rules import RULES
 
 
 def agreement_with_clusters(
@@ -35,100 +33,33 @@ def agreement_with_clusters(
 
 
 def views_agree(
-    views: Sequence[ReferenceGraphs], points: Points, labels: NDArray[np.int64], n_clusters: int
+    views: Sequence[ReferenceGraphs], points: Points, labels: NDArray[np.int64]
 ) -> bool:
-    """Whether views share neighbors of the samples of some cluster, or their discriminants are correlated, more than by chance.
+    """Whether the views' cross-fitted discriminants of some cluster are correlated more than by chance.
 
-    Each of the two tests has half of the level. The second one is for rare clusters, which may have few neighbors of their
-    own in each single view. True of a single view.
+    The discriminant of a cluster is its discriminant function minus the mean of those of all samples. If views are
+    independent, the sum over pairs of views of the correlations of their discriminants has mean 0, and variance 1/n for
+    each pair; the level is divided by the number of clusters. Samples that a view does not have count as 0, because their
+    points come from other views. True of a single view.
     """
     if len(views) == 1:
         return True
-    level = 0.5 * RULES.level
-    if _share_neighbors(views, labels, n_clusters, level):
-        return True
-    return _p_value_of_discriminants(points, labels, [view.present for view in views]) <= level
-
-
-def _share_neighbors(
-    views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_clusters: int, level: float
-) -> bool:
-    """Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together.
-
-    They are counted at both ends, against the products of the degrees. False if no two views have samples enough in common.
-    """
-    graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
-    ones = np.ones(len(labels))
-    degrees: list[NDArray[np.float64]] = [np.asarray(graph @ ones) for graph in graphs]
-    least = 2 * CONSTANTS.validation_neighbors * n_clusters
-    pairs = [
-        (i, j, common)
-        for i, j in itertools.combinations(range(len(graphs)), 2)
-        if (common := int(np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0)))) >= least
-    ]
-    total = np.zeros((2, n_clusters))
-    for i, j, common in pairs:  # the first pair is enough of most data
-        both = np.asarray(csr_array(graphs[i].multiply(graphs[j])) @ ones)
-        product = degrees[i] * degrees[j] / (common - 1)
-        counts = np.array([np.bincount(labels, of, n_clusters) for of in (both, product)])
-        if _are_more(counts, level / (n_clusters * len(pairs))):
-            return True
-        total += counts
-    return _are_more(total, level / n_clusters)
-
-
-def _are_more(counts: NDArray[np.float64], level: float) -> bool:
-    """Poisson test for each cluster: whether more neighbors are shared than expected, `counts` (2, c) at both ends."""
-    shared, expected = counts
-    observed = np.ceil(0.5 * shared)
-    p_values = gammainc(np.maximum(observed, 1.0), 0.5 * expected)
-    return bool(p_values[observed > 0].min(initial=1.0) <= level)
-
-
-# Permutations of the samples of each view.
-_N_PERMUTATIONS = 199
-
-
-def _p_value_of_discriminants(
-    points: Points, labels: NDArray[np.int64], present: Sequence[PresentSamples | None]
-) -> float:
-    """Permutation p-value of the correlation of the views' cross-fitted discriminants of the clusters.
-
-    The discriminant of a cluster is its discriminant function minus the mean of those of all samples. The statistic is the
-    largest, over the clusters, of the sum over pairs of views of the correlations of their discriminants. If the views are
-    independent, the samples of each may be permuted; so the number of clusters needs no correction. A view has the
-    samples that are `present` in it: the points of the others come from other views, and count as 0.
-    """
     n, n_clusters = len(labels), int(labels.max()) + 1
-    everyone = np.arange(n)
-    samples = [everyone if own is None else own.samples for own in present]
-    scores = np.zeros((len(samples), n, n_clusters))
-    for one, rows, has in zip(scores, points.views, samples, strict=True):
+    scores = np.zeros((len(views), n, n_clusters))
+    shares = np.zeros((len(views), n))  # of a sample in the samples of a view
+    for view, one, share, rows in zip(views, scores, shares, points.views, strict=True):
+        has = np.arange(n) if view.present is None else view.present.samples
+        share[has] = 1.0 / len(has)
         here, own = np.unique(labels[has], return_inverse=True)
         values = cell_functions(rows[has], own).values
         values -= values @ (np.bincount(own) / len(own))[:, None]
         values -= values.mean(axis=0)
         lengths = np.linalg.norm(values, axis=0)
         one[np.ix_(has, here)] = values / np.where(lengths > 0.0, lengths, 1.0)
-    # whatever the order of the samples
-    keys = scores[:1] if all(own is None for own in present) else scores[::-1]
-    order = np.lexsort(np.concatenate(keys, axis=1).T)
-    scores = scores[:, order]
-    places = [np.flatnonzero(np.isin(order, has)) for has in samples]
-
-    def largest(of_views: Iterable[NDArray[np.float64]]) -> float:
-        return float((sum(of_views, np.zeros(scores.shape[1:])) ** 2).sum(axis=0).max())
-
-    def permuted(one: NDArray[np.float64], at: NDArray[np.int64]) -> NDArray[np.float64]:
-        moved = np.zeros_like(one)
-        moved[at] = one[rng.permutation(at)]
-        return moved
-
-    observed, rng = largest(scores), np.random.default_rng(n)
-    n_larger = sum(
-        largest(map(permuted, scores, places)) >= observed for _ in range(_N_PERMUTATIONS)
-    )
-    return (1 + n_larger) / (1 + _N_PERMUTATIONS)
+    correlations = (scores.sum(axis=0) ** 2 - (scores**2).sum(axis=0)).sum(axis=0)
+    variance = 2.0 * ((shares.sum(axis=0) ** 2 - (shares**2).sum(axis=0)).sum())
+    p_value = float(ndtr(-correlations.max() / np.sqrt(variance))) if variance else 1.0
+    return n_clusters * p_value <= RULES.level
 
 
 _MIN_COMMON = 3

@@ -134,7 +134,7 @@ class NClustersSelected:
     #: the views do not agree.
     n_clusters: int
     seconds: float
-    #: Whether two views share more neighbors of a cluster than by chance, or have correlated discriminants of it.
+    #: Whether the discriminants of some cluster in the views are correlated more than by chance.
     views_agree: bool = True
 
 

@@ -106,7 +106,7 @@ class Assessment:
     cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
     cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
     n_tried: int = 0  # largest number of clusters that was tried, if none had support
-    # Whether two views share neighbors in a cluster, as `solvers.assessment`.
+    # Whether views separate some cluster in the same way, as `solvers.assessment`.
     views_agree: bool = True
 
     @classmethod
@@ -178,8 +178,8 @@ class Assessment:
         """Sentence for the user: what the data support, and which clusters they do not separate."""
         if not self.views_agree:
             return (
-                "nearest neighbors in one view are neighbors in the other views no more often than by "
-                "chance, so the views share no clusters"
+                "what separates a cluster in one view does not separate it in the other views more than "
+                "by chance, so the views share no clusters"
             )
         if self.borders is not None:
             return self._message_of_borders(self.borders)
