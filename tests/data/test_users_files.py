@@ -139,6 +139,8 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     ),
     "doses": (beside(csv_of(A.assign(dose=[f"{k}mg" for k in range(12)]))), "dose"),
     "multiples": (beside(csv_of(A.assign(size=[f"{k}{'KM'[k % 2]}" for k in range(12)]))), "size"),
+    "concentrations": (beside(csv_of(A.assign(dose=[f"{k} mg/dL" for k in range(12)]))), "dose"),
+    "numbers as NumPy shows them": (beside(csv_of(A.assign(a1=[f"np.float64({k}.5)" for k in range(12)]))), "a1"),
     "hexadecimals": (beside(csv_of(A.assign(code=[*map(hex, range(12))]))), "code"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),

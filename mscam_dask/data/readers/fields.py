@@ -42,11 +42,12 @@ _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
 _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
 _AMOUNT = re.compile(
-    r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, 1+2j, 12-34, $5.10, 5.1 mg
-    r"[A-Za-z]{0,3}\s?[$€£¥]|[A-Z]{3}\s[\d']+[.,]\d"  # R$ 5, CHF 1'000.50
+    r"[-+\d.,_ eEjJ%()]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, (1+2j), 12-34, $5.10, 5.1 mg
+    r"[A-Za-z]{0,3}\s?[$€£¥]|[A-Z]{3}\s[\d']+[.,]\d|"  # R$ 5, CHF 1'000.50
+    r"(np\.float\d\d|tensor)\("  # as Python shows numbers
 )
 _WITH_UNIT = re.compile(
-    r"[-+]?\d[\d.,]*\s?([^\W\d_]{1,4}\d?)|0x[\da-f]+", re.IGNORECASE
+    r"[-+]?\d[\d.,]*\s?([^\W\d_]{1,4}\d?(?:/[^\W\d_]{1,4}\d?)?)|0x[\da-f]+", re.IGNORECASE
 )  # 5mg, 0x1a
 _UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)

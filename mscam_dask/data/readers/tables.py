@@ -201,9 +201,10 @@ def _on_rows(
         elif ids is not None and (
             (column.strength > 1 and not column.has_decimals)
             or column.texts == rows.texts[ids.position].texts
-            or (column.is_unique and are_names(column.texts))
         ):
             left_out[place] = "ids too"
+        elif ids is not None and column.is_unique and are_names(column.texts):
+            left_out[place] = "ids too" if column.strength else "text that differs in every row"
         elif column.strength or (
             ids is not None
             and place == ids.position + 1
