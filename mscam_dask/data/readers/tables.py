@@ -34,7 +34,7 @@ _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
     r"omosome)?|start|end|strand|(eff(ective)?_)?length|description|"
-    r"(row |average )?(m/z|mz|rt|retention time)( ?\(min\))?|(mz|rt)(med|min|max)|npeaks",
+    r"(row )?(m/z|retention time)|average (mz|rt) ?(\(min\))?|(mz|rt)(med|min|max)|npeaks",
     re.IGNORECASE,
 )
 _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
