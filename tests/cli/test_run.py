@@ -102,12 +102,6 @@ def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> No
     assert again.exit_code == 2
     assert "--overwrite" in again.stderr
     assert call(*arguments, *other_setting, "--overwrite").exit_code == 0
-    (here / "mine").mkdir()
-    (here / "mine" / "file").touch()
-    other = call("run", "tiny.toml", "--in-process", "-o", "mine", "--overwrite")
-    assert other.exit_code == 2
-    assert str(here / "mine") in other.stderr
-    assert [item.name for item in (here / "mine").iterdir()] == ["file"]
 
 
 @pytest.mark.thorough

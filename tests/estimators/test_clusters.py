@@ -27,7 +27,7 @@ from mscam_dask.estimators._inputs import equal_samples
 from mscam_dask.solvers.assessment import feature_effects
 from mscam_dask.types.events import FitFinished, FitStarted
 from mscam_dask.types.result import Structure
-from tests.estimators.small import integer_views, pair_views, quick
+from tests.estimators.small import integer_views, quick
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Labels = NDArray[np.int64]
@@ -209,30 +209,10 @@ def test_the_planted_features_come_first_by_name() -> None:
         assert features[0].mean == pytest.approx(own.mean())
         assert features[0].mean > features[0].mean_of_rest
         assert (features[0].share, features[0].share_of_rest) == (1.0, 1.0)
-
-
-def test_distances_and_kernels_have_no_features() -> None:
-    features, distances, kernel, _ = pair_views()
-    model = quick(view_type=("features", "distance", "kernel")).fit([features, distances, kernel])
-    found = model.cluster_features(top=100)
-    assert {one.view for one in found} == {"view_0"}
-    assert {one.feature for one in found} == set("0123")
-
-
-@pytest.mark.parametrize("top", [0, 2.5, True, "all"])
-def test_top_out_of_range(top: Any) -> None:
-    model = quick().fit(gaussian_views(0, n_samples=60)[0])
-    with pytest.raises(ConfigurationError):
-        model.cluster_features(top)
-
-
-def test_one_cluster_has_no_features_and_changed_arrays_are_refused() -> None:
-    views, _ = gaussian_views(0, n_samples=30)
-    assert quick(1).fit(views).cluster_features() == ()
-    model = quick().fit(views)
-    views[0][2, 1] += 1
-    with pytest.raises(DataError):
-        model.cluster_features()
+    wrong: Any
+    for wrong in (0, 2.5, True, "all"):
+        with pytest.raises(ConfigurationError):
+            model.cluster_features(wrong)
 
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
@@ -257,9 +237,11 @@ def test_attributes_by_definition(estimator: Any) -> None:
     assert list(columns) == list(model.view_names_)
 
 
-def test_views_have_equal_shares_in_a_score_that_is_rounding() -> None:
-    views, _ = gaussian_views(4, n_samples=90, dims=(6, 8))
-    model = quick(1).fit({"a": views[0], "b": views[1]})
+def test_one_cluster_has_equal_shares_of_views_no_features_and_score_zero() -> None:
+    (a, b), _ = gaussian_views(4, n_samples=90, dims=(6, 8))
+    model = quick(1).fit({"a": a, "b": b})
+    assert model.score({"a": a, "b": b}) == 0.0
+    assert model.cluster_features() == ()
     assert abs(model.cross_view_information_) < 1e-7
     assert model.view_contributions_ == {"a": 0.5, "b": 0.5}
 
@@ -288,13 +270,16 @@ def test_a_fit_that_fails_leaves_the_one_before() -> None:
     assert list(model.feature_names_in_) == list(table.columns)
 
 
-def test_findings_are_kept() -> None:
+def test_findings_and_results_have_the_names_of_the_views() -> None:
     views = integer_views()
     views[0][:, 1] = 5.0
     views[1][[3, 9]] = 0.0
     model = quick().fit({"a": views[0], "b": views[1]})
     found = {(finding.view, finding.kind, finding.count) for finding in model.data_warnings_}
     assert found == {("a", "constant columns", 1), ("b", "zero rows", 2)}
+    assert model.view_names_ == ("a", "b")
+    assert set(model.view_contributions_) == set(model.view_embeddings_) == {"a", "b"}
+    assert list(model.history_.coords["view"].to_numpy()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])

@@ -51,19 +51,9 @@ def test_prediction_on_training_and_held_out_samples(estimator: Any, scale: str 
     assert np.mean(held_out == [numbering[int(y)] for y in labels[test]]) >= 0.95
 
 
-def test_prediction_of_one_sample_and_by_small_blocks() -> None:
-    views, _ = gaussian_views(2, n_samples=90, spread=1.0)
-    model = quick().fit(views)
-    together = model.predict(views)
-    for i in (0, 17, 89):
-        assert model.predict([view[i : i + 1] for view in views]) == together[i]
-    with small_blocks(8 * 47 * 11):
-        assert_array_equal(model.predict(views), together)
-
-
 @pytest.mark.parametrize("value", [7.5, np.nan, 1e308])
 @pytest.mark.parametrize("form", ["array", "sparse", "dask", "table"])
-def test_training_samples_that_were_written_to_since_the_fit_are_refused(
+def test_what_a_fit_says_later_of_data_that_were_written_to_is_refused(
     form: str, value: float
 ) -> None:
     views = integer_views()
@@ -83,8 +73,9 @@ def test_training_samples_that_were_written_to_since_the_fit_are_refused(
     expected = model.predict(new)
     before = held[3].copy()
     held[3] = value
-    with pytest.raises(DataError):
-        model.predict(new)
+    for ask in (lambda: model.predict(new), lambda: model.membership_, model.cluster_features):
+        with pytest.raises(DataError):
+            ask()
     held[3] = before
     assert_array_equal(model.predict(new), expected)
 
@@ -166,6 +157,9 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
     expected = np.mean(highest) * explained_share(graphs, labels)
     assert model.score(new) == pytest.approx(expected)
     assert model.score(new, y=np.zeros(60)) == model.score(new)
+    for n_samples in (1, 2):
+        with pytest.raises(DataError):
+            model.score([view[:n_samples] for view in views])
 
 
 def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
@@ -186,11 +180,6 @@ def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
         assert adjusted_rand_score(labels[half], found[half]) == 1.0
 
 
-def test_one_predicted_cluster_scores_zero() -> None:
-    views, _ = gaussian_views(0, n_samples=60)
-    assert quick(1).fit(views).score(views) == 0.0
-
-
 def test_a_large_set_is_scored_on_a_sample() -> None:
     n = SIZES.n_scored + 400
     views, labels = gaussian_views(0, n_samples=n, spread=1.0, dims=(3,))
@@ -200,18 +189,15 @@ def test_a_large_set_is_scored_on_a_sample() -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("n_samples", [1, 2])
-def test_too_few_samples_have_no_score(n_samples: int) -> None:
-    views, _ = gaussian_views(0, n_samples=60)
-    with pytest.raises(DataError):
-        quick().fit(views).score([view[:n_samples] for view in views])
-
-
-def test_pairwise_views_have_distances_but_no_score() -> None:
+def test_pairwise_views_have_memberships_and_distances_but_no_features_and_no_score() -> None:
     features, distances, kernel, _ = pair_views()
     views: list[Any] = [features, distances, kernel]
     model = quick(view_type=["features", "distance", "kernel"]).fit(views)
     assert model.transform(views).shape == (75, 3)
+    for membership in (model.membership_, model.predict_proba(views)):
+        assert_allclose(membership.sum(axis=1), 1.0)
+    found = model.cluster_features(top=100)
+    assert {(one.view, one.feature) for one in found} == {("view_0", name) for name in "0123"}
     with pytest.raises(DataError):
         model.score(views)
 
@@ -251,7 +237,7 @@ def test_no_sample_votes_for_itself() -> None:
     assert model.confidence_.mean() > 0.8
 
 
-def test_new_samples_in_the_numbering_of_the_fit() -> None:
+def test_new_samples_are_predicted_alike_together_one_by_one_and_by_small_blocks() -> None:
     views, _ = gaussian_views(1, n_samples=240, n_clusters=4, spread=2.0)
     model = quick(4).fit([view[:160] for view in views])
     new = [view[160:] for view in views]
@@ -260,14 +246,8 @@ def test_new_samples_in_the_numbering_of_the_fit() -> None:
     assert_array_equal(together.argmax(axis=1), model.predict(new))
     alone = [model.predict_proba([view[i : i + 1] for view in new]) for i in range(5)]
     assert_allclose(np.concatenate(alone), together[:5])
-
-
-def test_distance_and_kernel_views() -> None:
-    features, distances, kernel, _ = pair_views()
-    given = [features, distances, kernel]
-    model = quick(view_type=("features", "distance", "kernel")).fit(given)
-    assert_allclose(model.membership_.sum(axis=1), 1.0)
-    assert_allclose(model.predict_proba(given).sum(axis=1), 1.0)
+    with small_blocks(8 * 47 * 11):
+        assert_array_equal(model.predict(new), together.argmax(axis=1))
 
 
 def test_rows_of_a_large_store_are_read_by_tasks(tmp_path: Path) -> None:
@@ -288,12 +268,3 @@ def test_rows_of_a_large_store_are_read_by_tasks(tmp_path: Path) -> None:
             assert_array_equal(again.membership_, membership)
             assert again.view_votes_.keys() == votes.keys()
             assert all(np.array_equal(again.view_votes_[view], votes[view]) for view in votes)
-
-
-def test_refusals() -> None:
-    views, _ = gaussian_views(1, n_samples=60)
-    model = quick().fit(views)
-    views[1][3, 2] += 1.0
-    with pytest.raises(DataError):
-        _ = model.membership_
-    assert not hasattr(quick(), "membership_")
