@@ -99,7 +99,7 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
 
 
-def test_numbers_stand_beside_the_papers() -> None:
+def test_numbers_stand_beside_the_papers_and_names_from_data_are_text() -> None:
     page = experiment_page(record(), ())
     text = text_of(page)
     assert "0.987 ± 0.012 0.978" in text
@@ -112,6 +112,9 @@ def test_numbers_stand_beside_the_papers() -> None:
     assert framed == ["0.750", "0.750"]
     assert "more than 900 s" in text
     assert "1 of 2" in text
+    assert page.count("<script") == 1
+    assert "&lt;script&gt;alert(1)" in page
+    assert "default-src 'none'" in page
 
 
 def test_the_selected_point_of_a_sweep_comes_first_and_accuracies_of_all_data_are_in_one_table() -> (
@@ -123,13 +126,6 @@ def test_the_selected_point_of_a_sweep_comes_first_and_accuracies_of_all_data_ar
     roots = tuple(replace(line, dataset="roots") for line in whole.rows)
     compared = replace(whole, rows=(*whole.rows, *roots), curves=(), heat_maps=())
     assert "MSCAM defaults 0.987 0.987" in text_of(experiment_page(compared, ()))
-
-
-def test_names_from_data_are_text() -> None:
-    page = experiment_page(record(), ())
-    assert page.count("<script") == 1
-    assert "&lt;script&gt;alert(1)" in page
-    assert "default-src 'none'" in page
 
 
 def test_what_is_empty_is_left_out() -> None:

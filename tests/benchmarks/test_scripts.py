@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.benchmark_sets import path_of
-from tests.benchmarks import drawn, indices, scale_out, soak, unseen
+from tests.benchmarks import indices, scale_out, soak, unseen
 
 Output = pytest.CaptureFixture[str]
 
@@ -80,16 +80,16 @@ def test_ranked() -> None:
 
 def test_views_are_added_to_those_there_are() -> None:
     views = [np.arange(12.0).reshape(6, 2), np.arange(6.0)[:, None]]
-    added = drawn.with_useless_views(views, "all reordered")
+    added = unseen.with_useless_views(views, "all reordered")
     assert [view.shape for view in added] == [(6, 2), (6, 1), (6, 2), (6, 1)]
     assert not np.array_equal(added[2], views[0])
     np.testing.assert_array_equal(np.sort(added[2], axis=0), views[0])
-    assert len(drawn.with_useless_views(views, "2V of noise")) == 6
+    assert len(unseen.with_useless_views(views, "2V of noise")) == 6
 
 
 def test_sets_of_one_name_are_a_line(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mixtures of the largest separation, of which the first shapes have clusters of fifteen samples."""
-    few = [data for data in drawn.mixtures([150]) if data[0] == "1.6"][:2]
+    few = [data for data in unseen.mixtures([150]) if data[0] == "1.6"][:2]
     monkeypatch.setitem(unseen.DATA, "unequal", lambda: few)
     found = unseen.main(["unequal", "--seeds", "1", "--methods", "mscam", "knn-sc"])
     assert found["1.6"][0] > 0.95
@@ -100,7 +100,7 @@ def test_sets_of_one_name_are_a_line(capsys: Output, monkeypatch: pytest.MonkeyP
 def test_useless_views(monkeypatch: pytest.MonkeyPatch) -> None:
     if path_of("msrcv1") is None:
         pytest.skip("msrcv1.npz: MSCAM_DATA (the folder of benchmark sets) is not set")
-    monkeypatch.setitem(unseen.DATA, "useless", lambda: drawn.with_added_views(["msrcv1"]))
+    monkeypatch.setitem(unseen.DATA, "useless", lambda: unseen.with_added_views(["msrcv1"]))
     found = unseen.main(["useless", "--seeds", "1", "--methods", "mscam"])
     assert len(found) == 6
     assert min(found.values()) > [found["nothing"][0] - 0.05]

@@ -17,8 +17,7 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.pipeline.run import EXIT_DRIFT
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.stored_run import compare_runs, list_runs
-from tests.cli.conftest import Call, numbers
-from tests.kept import kept_or_made
+from tests.cli.conftest import Call, kept_or_made, numbers
 from tests.messages import quotes
 from tests.omics import anndata_of, writable_text
 from tests.pipeline.runs import rewritten

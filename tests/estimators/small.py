@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM, Constants
 from tests.synthetic import distances_between, gaussian_views
 
-__all__ = ["integer_views", "pair_views", "quick"]
-
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 

@@ -25,8 +25,6 @@ from mscam_dask.pipeline.resume import run_pipeline
 from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.synthetic import gaussian_views
 
-__all__ = ["FOLDER", "IDS", "checkpoint", "data", "main"]
-
 FOLDER = Path(__file__).parent
 
 IDS = tuple(f"s{number:02}" for number in range(12))
