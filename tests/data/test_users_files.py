@@ -315,6 +315,13 @@ def test_columns_about_genes_are_no_samples(tmp_path: Path, text: str) -> None:
     assert found == "right"
 
 
+def test_marks_of_features_are_beside_columns_that_are_no_samples(tmp_path: Path) -> None:
+    """As in proteinGroups.txt of MaxQuant."""
+    marked = A.T.assign(Peptides=[3, 4, 5, 6], Reverse=["", "+", "", ""])
+    found = read(tmp_path, {"a.csv": csv_of(marked, "Protein IDs")}, (A,), samples_in="columns")
+    assert re.match(quotes("refused", "Reverse"), found), found
+
+
 def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:
     text = csv_of(A.T, "gene", sep="\t")
     for name in ("__no_feature", "__ambiguous"):

@@ -341,9 +341,11 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
 
 
 def _is_description(column: Column, decimal: str) -> bool:
-    """Return whether the fields that are known are text."""
+    """Return whether the fields that are known are words; marks such as + are beside numbers that are no samples."""
     known = [text for text in column.texts if not is_missing(text)]
-    return bool(known) and not any(is_value(text, decimal) for text in known)
+    return bool(known) and all(
+        any(map(str.isalnum, text)) and not is_value(text, decimal) for text in known
+    )
 
 
 def _contents(  # noqa: PLR0913 - what was decided of a table
