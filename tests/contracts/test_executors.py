@@ -17,7 +17,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from mscam_dask.engine.executors._process import PinnedBlas
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.errors import NoWorkersError
 from tests.clusters import local_client
 from tests.contracts.executor_contract import (
     ExecutorContract,
@@ -151,15 +150,6 @@ class TestDaskProcesses(ExecutorContract):
             assert key in process_client.who_has()
             del handle
             wait_until(lambda: key not in process_client.who_has())
-
-
-def test_no_workers_is_a_typed_timeout() -> None:
-    with (
-        local_client(0) as client,
-        pytest.raises(NoWorkersError),
-        DaskExecutor(client, timeout_s=0.2),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("kind", ["serial", "threads", "dask threads", "dask processes"])

@@ -337,7 +337,7 @@ def test_overrides_are_toml_values_or_plain_words(text: str, key: Any, value: ob
     [
         *("", "n_clusters=3", "cluster.n_clusters", "=3", "cluster.=3", "cluster..n=3"),
         *("cluster.a=1,5", "cluster.a=", "cluster.a=1\n[data]", "cluster.a=1\nb=2"),
-        *("cluster.a b=1", "a.b=[1"),
+        *("cluster.a b=1", "a.b=[1", "a." * 5000 + "b=1"),
     ],
 )
 def test_overrides_that_are_none(text: str) -> None:
