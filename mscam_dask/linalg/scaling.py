@@ -125,7 +125,10 @@ class RowTransform:
             exponent = -int(np.frexp(np.abs(rows).max(initial=0.0))[1])
             lengths = np.linalg.norm(np.ldexp(rows, exponent), axis=1)
             present = lengths[lengths > 0.0]
-            return np.ldexp(steps, exponent) / np.median(present) if len(present) else 0.0 * steps
+            if not len(present):
+                return 0.0 * steps
+            # values of unit rows are from −1 to 1
+            return np.asarray(np.minimum(np.ldexp(steps, exponent) / np.median(present), 2.0))
         return np.where(self.constant, 0.0, np.ldexp(steps, -self.exponent) / self.scale)
 
 

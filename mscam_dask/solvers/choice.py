@@ -53,7 +53,9 @@ def principal_scores(points: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0) * n)
     values = np.maximum(values[::-1], 0.0)
     kept, noise = signal_rank(values, n, p)
-    return np.asarray(scores[:, :kept] / np.sqrt(max(noise, np.finfo(np.float64).tiny)))
+    numbers = np.finfo(np.float64)
+    least = max(float(numbers.eps) * values[0], float(numbers.tiny))  # without noise
+    return np.asarray(scores[:, :kept] / np.sqrt(max(noise, least)))
 
 
 def signal_rank(values: NDArray[np.float64], n: int, p: int) -> tuple[int, float]:

@@ -178,8 +178,8 @@ class Assessment:
         """Sentence for the user: what the data support, and which clusters they do not separate."""
         if not self.views_agree:
             return (
-                "what separates a cluster in one view does not separate it in the other views more than "
-                "by chance, so the views share no clusters"
+                "the directions that separate a cluster in each view are correlated no more than by chance, "
+                "so the views share no clusters"
             )
         if self.borders is not None:
             return self._message_of_borders(self.borders)

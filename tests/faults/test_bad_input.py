@@ -120,6 +120,16 @@ def test_what_is_nearly_infinite_is_refused(
         fit([largest, views[1]])
 
 
+def test_columns_without_noise_have_finite_scores() -> None:
+    fit([np.array([[0.0], [0.0], [0.0], [1.0]])] * 3, scale="standard", n_clusters=2)
+
+
+def test_a_step_far_above_the_length_of_most_rows_is_finite() -> None:
+    view = np.full((6, 2), 1e-160)
+    view[0, 0] = 1.0
+    fit([view], scale="unit", n_clusters=2)
+
+
 def test_a_new_sample_too_far_for_a_distance_is_named(
     blobs: Blobs,
 ) -> None:

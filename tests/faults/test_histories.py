@@ -101,6 +101,8 @@ class HistoryExecutor:
             return ("task", arg.number)
         if isinstance(arg, list | tuple):
             return tuple(map(self._identity, arg))
+        if isinstance(arg, slice):  # hashable from Python 3.12 on
+            return ("slice", arg.start, arg.stop, arg.step)
         try:
             hash(arg)
         except TypeError:
