@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource, is_of_file
+from mscam_dask.data.views.sources import RowSource, is_of_file, no_memory
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
@@ -274,6 +274,8 @@ def unreadable(
         raise
     except PermissionError as error:
         raise not_allowed(source, error) from error
+    except MemoryError as error:
+        raise no_memory(str(source.path), error) from error
     except Exception as error:
         if not is_of_file(error, in_own_code=unpacks):
             raise

@@ -225,6 +225,10 @@ class DaskRows(_Array):
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
         try:
             block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
+        except MemoryError as error:
+            if not self.file:
+                raise
+            raise no_memory(self.file, error) from error
         except Exception as error:
             if not self.file or isinstance(error, DataError) or not is_of_file(error):
                 raise
@@ -243,6 +247,14 @@ class DaskRows(_Array):
         check_view(self.name, block.shape, block.dtype)
         rows: NDArray[Any] = unmasked(block, self.name, rows=(start, stop))
         return rows
+
+
+def no_memory(file: str, error: MemoryError) -> DataError:
+    """Error of a file that takes more memory than there is, as damaged ones may ask for."""
+    return DataError(
+        f"{file} cannot be read: not enough memory ({str(error) or 'MemoryError'}). Use a computer with more memory, or "
+        "check that the file is complete."
+    )
 
 
 def is_of_file(error: Exception, *, in_own_code: bool = False) -> bool:
