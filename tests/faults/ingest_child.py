@@ -41,7 +41,7 @@ from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run_directory import RunDirectory
 
 ADDRESS_BYTES = 768 * 2**20  # threads reserve more than they use
-CPU_SECONDS = 10
+CPU_SECONDS = 20
 SECONDS = 200  # for a process that only waits
 
 
