@@ -201,9 +201,9 @@ def _best_of(
         # beside the best: candidate neighbors are large
         start = None
         if index + 1 < len(candidates):
-            views = following.pop() if following else prepared(index + 1)
-            ahead.append(initialize(stages[index + 1], views, candidates[index + 1]))
-            del views
+            searched = following.pop() if following else prepared(index + 1)
+            ahead.append(initialize(stages[index + 1], searched, candidates[index + 1]))
+            del searched
         start = ahead.pop(0)()
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):

@@ -35,7 +35,7 @@ def agreement_with_clusters(
 def views_agree(
     views: Sequence[ReferenceGraphs], points: Points, labels: NDArray[np.int64]
 ) -> bool:
-    """Whether the views' cross-fitted discriminants of some cluster are correlated more than by chance.
+    """Whether some cluster has cross-fitted discriminants that are correlated between views more than by chance.
 
     The discriminant of a cluster is its discriminant function minus the mean of those of all samples. If views are
     independent, the sum over pairs of views of the correlations of their discriminants has mean 0, and variance 1/n for

@@ -110,7 +110,7 @@ def column_steps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 TestedPairs = list[tuple[int, int, float, NDArray[np.int64]]]
-"""Two clusters, the p-value of their border, and its counts."""
+"""Pairs of clusters, each with the p-value of its border and the counts of samples."""
 
 
 def borders(points: Points, labels: NDArray[np.int64], n_clusters: int) -> Borders:

@@ -54,7 +54,7 @@ def principal_scores(points: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.maximum(values[::-1], 0.0)
     kept, noise = signal_rank(values, n, p)
     numbers = np.finfo(np.float64)
-    least = max(float(numbers.eps) * values[0], float(numbers.tiny))  # without noise
+    least = max(float(numbers.eps) * values[0], float(numbers.tiny))  # where columns have no noise
     return np.asarray(scores[:, :kept] / np.sqrt(max(noise, least)))
 
 

@@ -134,7 +134,7 @@ class NClustersSelected:
     #: the views do not agree.
     n_clusters: int
     seconds: float
-    #: Whether the discriminants of some cluster in the views are correlated more than by chance.
+    #: Whether some cluster has discriminants that are correlated between views more than by chance.
     views_agree: bool = True
 
 

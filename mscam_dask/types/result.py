@@ -106,7 +106,7 @@ class Assessment:
     cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
     cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
     n_tried: int = 0  # largest number of clusters that was tried, if none had support
-    # Whether views separate some cluster in the same way, as `solvers.assessment`.
+    # Whether some cluster has correlated discriminants in the views: `solvers.assessment.views_agree`.
     views_agree: bool = True
 
     @classmethod

@@ -258,7 +258,7 @@ def no_memory(file: str, error: MemoryError) -> DataError:
 
 
 def is_of_file(error: Exception, *, in_own_code: bool = False) -> bool:
-    """Return whether an error says that a file is damaged; mistakes in functions of this package only if they may."""
+    """Return whether an error says that a file is damaged; one that a mistake may raise counts in code of this package only if told."""
     if isinstance(error, _BAD_VALUES) or type(error).__module__.startswith("scipy.io"):
         return True
     trace = error.__traceback__
