@@ -242,6 +242,7 @@ def _write(
                 "view_names": list(assessment.view_names),
                 "n_tried": assessment.n_tried,
                 "views_agree": assessment.views_agree,
+                "batches_matched": assessment.batches_matched,
                 "has_borders": assessment.borders is not None,
             },
             "model": None if model is None else list(model.arrays),
@@ -324,6 +325,7 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
         borders=borders,
         n_tried=texts["n_tried"],
         views_agree=texts["views_agree"],
+        batches_matched=texts.get("batches_matched", True),
         cluster_names=tuple(texts["cluster_names"]),
     )
 

@@ -24,6 +24,7 @@ from mscam_dask.solvers.batch_effects import (
     fit_new_batch,
     group_sums,
     new_correction,
+    price_of_offsets,
     same_batch_share,
     score_encoder,
     view_correction,
@@ -45,6 +46,7 @@ class BatchEffects:
     score_means: NDArray[np.float64]  # (K, q) mean scores of the cells, all views side by side
     row_means: dict[str, NDArray[np.float64]]  # (K, d) corrected, by view
     shares: dict[str, BatchShares]
+    matched: bool = True  # as in `BatchCells`; of a loaded fit, its assessment says it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +73,7 @@ def batch_effects(
     with executor:
         stage = Stage(executor, "batches")
         scored = [
-            stage.submit(scores_of_view, view, own, n_batches, part=name)
+            stage.submit(scores_of_view, view, own, n_batches, n_cells, part=name)
             for name, view in sampled.items()
         ]
         cells = stage.submit(cells_of_views, scored, own, n_batches, n_cells)
@@ -84,7 +86,7 @@ def batch_effects(
         dict(zip(sampled, column, strict=True)) for column in zip(*of_views, strict=True)
     )
     effects = {name: found for name, found in corrections.items() if found is not None}
-    return BatchEffects(effects, encoders, of_cells.means, row_means, shares)
+    return BatchEffects(effects, encoders, of_cells.means, row_means, shares, of_cells.matched)
 
 
 def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
@@ -105,14 +107,16 @@ def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int
     return np.sort(np.concatenate(rows))
 
 
-def scores_of_view(view: RowSource, batches: NDArray[np.int64], n_batches: int) -> _Scored:
+def scores_of_view(
+    view: RowSource, batches: NDArray[np.int64], n_batches: int, n_cells: int
+) -> _Scored:
     """Scores of the samples that a view has."""
     view = cache_chunks(view)
     present, shape = view.present, view_shape(view)
     samples = np.arange(len(batches)) if present is None else present.samples
     means = batch_means(view.read, shape, batches[samples], n_batches)
     own = batches[samples]
-    encoder = score_encoder(view.read, shape, own, means, view.name)
+    encoder = score_encoder(view.read, shape, own, means, n_cells, view.name)
     rows = view.read(0, shape.n_samples)
     scales = batch_scales(rows - means[own], encoder, own, n_batches)
     center = encoder(means.mean(axis=0)[None])
@@ -126,7 +130,8 @@ def cells_of_views(
     """Cells of the samples of all views."""
     n = len(batches)
     scores = [PresentSamples(one.samples, n).spread(one.scores) for one in scored]
-    return batch_cells(np.hstack(scores), batches, n_batches, n_cells)
+    price = price_of_offsets([one.encoder.loadings.shape for one in scored])
+    return batch_cells(np.hstack(scores), batches, n_batches, n_cells, price)
 
 
 def correction_of_view(
@@ -164,7 +169,8 @@ def corrections_of_new_batch(
         here = np.arange(len(samples)) if present is None else present.samples
         rows = view.read(0, view.shape[0])
         part[here], rows_of[name] = encoder(rows), (here, rows)
-    cells = fit_new_batch(np.hstack(parts), effects.score_means)
+    price = price_of_offsets([one.loadings.shape for one in effects.encoders.values()])
+    cells = fit_new_batch(np.hstack(parts), effects.score_means, price)
     return {
         name: new_correction(rows, effects.row_means[name][cells[here]])
         for name, (here, rows) in rows_of.items()

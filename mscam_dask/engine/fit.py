@@ -61,6 +61,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     results_directory: Path | None = None,
     equal: NDArray[np.int64] | None = None,
     known: NDArray[np.int64] | None = None,
+    batches_matched: bool = True,
 ) -> Solution:
     """Run a fit on validated views; the solution is the same on every executor, which is entered here.
 
@@ -68,8 +69,9 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     `mscam_dask.types.events` in order, again after a restart. A checkpoint in the store is resumed, with a
     solution that is bit-identical to that of an uninterrupted fit. Initial labels (n,) are of an earlier fit,
     −1 for samples that it did not have, and need one candidate. Samples of one group in `equal` (n,) get one
-    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. The arrays of large data are
-    written to the `results_directory`.
+    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. With batches, the
+    assessment says whether their clusters are matched (`solvers.batch_effects`). The arrays of large data are written
+    to the `results_directory`.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)
@@ -120,6 +122,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             state = outer_loop(state, context, session)
             state = refine(state, context, session)
             solution = finalize(state, context, session, equal)
+    assessment = dataclasses.replace(solution.assessment, batches_matched=batches_matched)
+    solution = dataclasses.replace(solution, assessment=assessment)
     session.notify(
         FitFinished(
             status=solution.status.name,

@@ -204,6 +204,8 @@ def _found(
     message = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
     if assessment.structure is Structure.PARTLY:
         advice = "Compare with fewer clusters; cluster_tree_ says which to merge."
+        if not assessment.batches_matched:
+            advice = "Add a view without batch effects, or samples of the same clusters in several batches."
         yield f"{message} {advice}", UnstableClustersWarning
     elif assessment.structure is Structure.NONE:
         advice = (

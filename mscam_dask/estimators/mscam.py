@@ -373,6 +373,7 @@ class MSCAM(
                 results_directory=self._results_directory,
                 equal=equal,
                 known=known,
+                batches_matched=of_batches is None or of_batches.effects.matched,
             )
             self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
             self.data_warnings_, self.imputed_shares_ = issues, imputed.shares

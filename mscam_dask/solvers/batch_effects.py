@@ -8,9 +8,11 @@ alone, so that clusters of one batch stay where they are. See docs/method.md.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
@@ -36,8 +38,14 @@ _N_COARSE, _N_FINE = 40, 3
 
 _N_ROUNDS = 20
 
+# Losses, −2 log of the evidence, up to this above the least one are likely too.
+_LIKELY = -2.0 * np.log(RULES.level)
+
 # Starts of k-means.
 _N_STARTS = 2
+
+Price = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
+"""-2 log of the evidence against offsets (B, q) of batches with sizes (B,), in units of the noise."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class BatchCells:
     means: NDArray[np.float64]
     offsets: NDArray[np.float64]
     squares: float  # of the residuals
+    # Whether the data tell which cells of the batches are the same.
+    matched: bool = True
 
 
 def batch_means(
@@ -66,9 +76,14 @@ def score_encoder(
     shape: ViewShape,
     batches: NDArray[np.int64],
     means: NDArray[np.float64],
+    n_cells: int,
     name: str,
 ) -> Encoder:
-    """Encoder of rows to their scores on the principal directions within batches that noise does not explain, in units of the noise."""
+    """Encoder of rows to their scores, in units of the noise.
+
+    On the principal directions within batches that noise does not explain, or in which as many cells can differ, and on
+    those in which the means of batches differ besides.
+    """
     found = view_svd(
         lambda start, stop: read(start, stop) - means[batches[start:stop]],
         shape,
@@ -77,9 +92,36 @@ def score_encoder(
     )
     s2 = found.basis.singular_values_squared
     rank, noise = signal_rank(s2, shape.n_samples, shape.n_features)
-    rank = min(rank, MAX_SCORES)
-    weights = np.sqrt(shape.n_samples * s2[:rank] / noise)
-    return dataclasses.replace(found.encoder, loadings=found.encoder.loadings[:, :rank] * weights)
+    rank = min(max(rank, n_cells), len(s2), MAX_SCORES)
+    lengths = np.linalg.norm(found.encoder.loadings, axis=0)
+    directions = found.encoder.loadings[:, :rank] / lengths[:rank]
+    centers = found.encoder.transform.apply(means) if found.encoder.transform else means
+    centers = centers[np.bincount(batches, minlength=len(means)) > 0]
+    centers -= centers.mean(axis=0)
+    rest = centers - (centers @ directions) @ directions.T
+    _, sizes, others = np.linalg.svd(rest, full_matrices=False)
+    others = others[sizes > 1e-9 * np.linalg.norm(centers)]
+    weight = lengths[0] * np.sqrt(shape.n_samples * s2[0] / noise)
+    loadings = np.hstack([directions, others.T]) * weight
+    return dataclasses.replace(found.encoder, loadings=loadings)
+
+
+def price_of_offsets(shapes: Sequence[tuple[int, ...]]) -> Price:
+    """Price of offsets in the scores of all views side by side, with (columns, scores) of each view.
+
+    The offsets of a batch of n samples in the d columns of a view are normal, with variance τ² or zero. The price
+    is that of the likeliest τ², with log n for τ² itself: twice as large offsets cost 2 d log 2 more.
+    """
+    dims, widths = np.array(shapes).T
+    views = np.repeat(np.arange(len(dims)), widths)
+
+    def price(offsets: NDArray[np.float64], sizes: NDArray[np.int64]) -> float:
+        squares = sums_by_group(offsets.T**2, views, len(dims)) * sizes
+        ratios = np.maximum(squares / dims[:, None], 1.0)
+        normal = dims[:, None] * (1.0 + np.log(ratios)) + np.log(np.maximum(sizes, 1))
+        return float(np.minimum(squares, normal).sum())
+
+    return price
 
 
 def batch_scales(
@@ -109,62 +151,94 @@ def batch_scales(
 
 
 def batch_cells(
-    scores: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
+    scores: NDArray[np.float64],
+    batches: NDArray[np.int64],
+    n_batches: int,
+    n_cells: int,
+    price: Price,
 ) -> BatchCells:
-    """Cells and offsets with the least residual squares; no offsets unless they are worth log n_b each (BIC).
+    """Cells and offsets with the most evidence: residual squares, and the price of the offsets from the largest batch.
 
-    The offset of a batch can always put one of its cells on one of another batch. The cell that this spares splits
-    another one, which needs none; offsets have to be worth that too. Scores (m, q) are NaN for absent samples.
+    Scores (m, q) are NaN for absent samples.
     """
     absent = np.isnan(scores)
     filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)
     sizes = np.bincount(batches, minlength=n_batches)
     none = np.zeros((n_batches, filled.shape[1]))
-    cells = k_means(filled, n_cells, _N_STARTS)
-    without = _squares_fit(filled, absent, cells, batches, none)
     means = _means_of(filled, batches, n_batches)
+    cells = k_means(filled, n_cells, _N_STARTS)
+    fits = [_squares_fit(filled, absent, cells, batches, none)]
     starts = [none, means - (sizes @ means) / sizes.sum()]
-    starts += _offsets_of_pairs(filled, batches, n_batches, n_cells)
-    fits = [_iterated(filled, absent, batches, cells, none)]
-    for offsets in starts[1:]:
-        first = k_means(filled - offsets[batches], n_cells, _N_STARTS)
-        fits.append(_iterated(filled, absent, batches, first, offsets))
-    best = min(fits, key=lambda fit: fit.squares)
-    cost = filled.shape[1] * np.log(np.sort(sizes[sizes > 0])[:-1]).sum()
-    cost += _worth_of_splits(without, best, filled, absent, batches)
-    if without.squares <= best.squares + cost:
-        return without
-    return best
+    for offsets in starts + _offsets_of_pairs(filled, batches, n_batches, n_cells, price):
+        cells = k_means(filled - offsets[batches], n_cells, _N_STARTS)
+        fits.append(_iterated(filled, absent, batches, cells, offsets))
+    squares = np.array([fit.squares for fit in fits])
+    variance = max(squares.min() / max(1, np.count_nonzero(~absent)), np.finfo(np.float64).tiny)
+    losses = squares / variance + [
+        _price_of_fit(fit, filled, batches, price, variance) for fit in fits
+    ]
+    best = fits[int(np.argmin(losses))]
+    likely = [fit for fit, loss in zip(fits, losses - losses.min(), strict=True) if loss < _LIKELY]
+    same = all(_same_cells_meet(best, fit) for fit in likely)
+    return dataclasses.replace(best, matched=same and not _groups(best, batches).any())
 
 
-def _worth_of_splits(
-    without: BatchCells,
-    best: BatchCells,
+def _same_cells_meet(best: BatchCells, other: BatchCells) -> bool:
+    """Whether other offsets move no batch by as much as half the distance of two cells."""
+    distances = squared_distances(best.means, best.means)
+    nearest = distances[~np.eye(len(distances), dtype=bool)].min(initial=np.inf)
+    moved = best.offsets - other.offsets
+    moved -= moved[0]
+    return bool(np.sum(moved**2, axis=1).max() <= 0.25 * nearest)
+
+
+def _groups(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Group (B,) of each batch, 0 for that of the largest; cells with a share of the samples of several batches link them."""
+    counts = _counts(fit.cells, batches, len(fit.means), len(fit.offsets))
+    sizes = counts.sum(axis=0)
+    shared = ((counts >= RULES.level * sizes) & (counts > 0.0)).astype(np.float64)
+    groups = connected_components(shared.T @ shared, directed=False)[1]
+    first = groups[np.argmax(sizes)]
+    found = np.where(groups == first, 0, np.where(groups == 0, first, groups))
+    return np.where(sizes > 0.0, found, 0).astype(np.int64)
+
+
+def _price_of_fit(
+    fit: BatchCells,
     rows: NDArray[np.float64],
-    absent: NDArray[np.bool_],
     batches: NDArray[np.int64],
+    price: Price,
+    variance: float,
 ) -> float:
-    """Squares that one spare cell for each offset saves, if it cuts normal samples without structure in two at their mean.
+    """Price of the offsets from the largest batch, and of those from its group that means of other groups have.
 
-    Only cells of one batch alone can be spared. The largest cells of the fit with offsets are the halves of the cut ones.
+    An offset can always put one cell on another; the cell that this spares cuts normal samples in two at their mean.
     """
-    counts = _counts(without.cells, batches, len(without.means), int(batches.max()) + 1)
-    sizes = counts.sum(axis=1)
-    n_alone = sizes[counts.max(axis=1) >= (1.0 - RULES.level) * sizes].sum()
-    n_offsets = np.count_nonzero(counts.sum(axis=0)) - 1
-    n_cut = np.sort(np.bincount(best.cells))[::-1][: 2 * n_offsets].sum()
-    residuals = np.where(absent, 0.0, rows - without.means[without.cells])
-    variance = np.linalg.eigvalsh(residuals.T @ residuals / len(residuals))[-1]
-    return float(2.0 / np.pi * variance * min(n_alone, n_cut))
+    sizes, groups = np.bincount(batches, minlength=len(fit.offsets)), _groups(fit, batches)
+    found = price(fit.offsets - fit.offsets[np.argmax(sizes)], sizes)
+    of_groups, own = groups[batches], rows - fit.offsets[batches]
+    means = _means_of(own, of_groups, int(groups.max()) + 1)
+    found += price(means - means[0], np.bincount(of_groups, minlength=len(means)))
+    if fit.offsets.any():
+        n_offsets = np.count_nonzero(sizes) - 1
+        n_cut = np.sort(np.bincount(fit.cells))[::-1][: 2 * n_offsets].sum()
+        residuals = own - fit.means[fit.cells]
+        largest = np.linalg.eigvalsh(residuals.T @ residuals / len(residuals))[-1]
+        n, q = rows.shape
+        edge = (1.0 + np.sqrt(q * n_offsets / n_cut)) / (1.0 + np.sqrt(q / n))
+        found += float(2.0 / np.pi * largest / variance * edge**2 * n_cut) + _LIKELY
+    return found
 
 
-def fit_new_batch(scores: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.int64]:
+def fit_new_batch(
+    scores: NDArray[np.float64], means: NDArray[np.float64], price: Price
+) -> NDArray[np.int64]:
     """Cells (m,) of the samples of one new batch, given the means (K, q) of the cells."""
     absent = np.isnan(scores)
     filled = np.where(absent, _means_of(scores, np.zeros(len(scores), np.int64), 1), scores)
     centers, sizes = _centers(filled, len(means))
     weights = np.full(len(means), len(filled) / len(means))
-    offsets = _candidate_offsets(means, weights, centers, sizes, len(means))[:_N_FINE]
+    offsets = _candidate_offsets(means, weights, centers, sizes, len(means), price)[:_N_FINE]
     found = []
     for start in [np.zeros(filled.shape[1]), *offsets]:
         rows, offset = filled, start
@@ -173,7 +247,8 @@ def fit_new_batch(scores: NDArray[np.float64], means: NDArray[np.float64]) -> ND
             offset = (rows - means[cells]).mean(axis=0)
             rows = np.where(absent, means[cells] + offset, filled)
             cells = nearest_mean(rows - offset, means)
-        found.append((float(np.sum((rows - offset - means[cells]) ** 2)), cells))
+        squares = float(np.sum((rows - offset - means[cells]) ** 2))
+        found.append((squares + price(offset[None], np.array([len(rows)])), cells))
     return min(found, key=lambda fit: fit[0])[1]
 
 
@@ -198,7 +273,11 @@ def _centers(
 
 
 def _offsets_of_pairs(
-    rows: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
+    rows: NDArray[np.float64],
+    batches: NDArray[np.int64],
+    n_batches: int,
+    n_cells: int,
+    price: Price,
 ) -> list[NDArray[np.float64]]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
     of_batch = [np.flatnonzero(batches == batch) for batch in range(n_batches)]
@@ -214,7 +293,7 @@ def _offsets_of_pairs(
             if batch not in centers:
                 continue
             own, sizes = centers[batch]
-            candidates = _candidate_offsets(base, weights, own, sizes, n_cells)
+            candidates = _candidate_offsets(base, weights, own, sizes, n_cells, price)
             chosen = variant if position == 0 and variant < len(candidates) else 0
             offsets[batch] = candidates[chosen]
             base = np.vstack([base, own - offsets[batch]])
@@ -235,19 +314,21 @@ def _candidate_offsets(
     own: NDArray[np.float64],
     sizes: NDArray[np.float64],
     n_cells: int,
+    price: Price,
 ) -> list[NDArray[np.float64]]:
-    """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups without the offset."""
+    """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups and the price."""
     offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
     distances = np.stack([squared_distances(own - offset, base).min(axis=1) for offset in offsets])
     # clusters of one batch only are far from all others, by whatever distance
     most = np.median(distances)
     coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
     joint = np.concatenate([weights, sizes])
-    squares = []
-    for index in coarse:
-        moved = np.vstack([base, own - offsets[index]])
-        squares.append(ward_merge(squared_distances(moved, moved), joint, n_cells)[1])
-    return [offsets[coarse[index]] for index in np.argsort(squares, kind="stable")]
+    losses = []
+    for offset in offsets[coarse]:
+        moved = np.vstack([base, own - offset])
+        squares = ward_merge(squared_distances(moved, moved), joint, n_cells)[1]
+        losses.append(squares + price(offset[None], np.array([int(sizes.sum())])))
+    return [offsets[coarse[index]] for index in np.argsort(losses, kind="stable")]
 
 
 def _squares_fit(

@@ -108,6 +108,8 @@ class Assessment:
     n_tried: int = 0  # largest number of clusters that was tried, if none had support
     # Whether some cluster has correlated discriminants in the views: `solvers.assessment.views_agree`.
     views_agree: bool = True
+    # Whether the data tell which clusters of the batches are the same: `solvers.batch_effects.batch_cells`.
+    batches_matched: bool = True
 
     @classmethod
     def trivial(
@@ -159,7 +161,9 @@ class Assessment:
             return Structure.NONE if self.n_tried else Structure.TRIVIAL
         if not self.views_agree or not self.borders.stand.any():
             return Structure.NONE
-        is_clear = self.borders.support and self.borders.sizes.min() >= SMALLEST
+        is_clear = (
+            self.batches_matched and self.borders.support and self.borders.sizes.min() >= SMALLEST
+        )
         return Structure.CLEAR if is_clear else Structure.PARTLY
 
     @property
@@ -192,6 +196,11 @@ class Assessment:
 
     def _message_of_borders(self, borders: Borders) -> str:
         names, stand = self.cluster_names, self.standing_clusters
+        if not self.batches_matched and stand:
+            return (
+                "the data do not tell which clusters of the batches are the same: no cluster links all batches, "
+                "or other offsets between batches are as likely"
+            )
         if len(stand) == len(names):
             return (
                 "between any two clusters there is a border with fewer samples (largest p-value "

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
-from mscam_dask.errors import DataError, DataWarning
+from mscam_dask.errors import DataError, DataWarning, UnstableClustersWarning
+from mscam_dask.types.result import Structure
 from tests.omics import anndata_of
 
 N = 300
@@ -43,8 +44,14 @@ def some(views: dict[str, Any], rows: NDArray[np.bool_]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "shares",
-    [BALANCED, ONE_ONLY, [[0.9, 0.1], [0.1, 0.9], [0.8, 0.2]], [[0.7, 0.2, 0.1]] * 4],
-    ids=["balanced", "one-only", "confounded", "three"],
+    [
+        BALANCED,
+        ONE_ONLY,
+        [[0.9, 0.1], [0.1, 0.9], [0.8, 0.2]],
+        [[0.7, 0.2, 0.1]] * 4,
+        [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]],
+    ],
+    ids=["balanced", "one-only", "confounded", "three", "each-own"],
 )
 def test_batch_effects_are_removed(shares: list[list[float]]) -> None:
     views, labels, batches = draw(shares)
@@ -84,8 +91,10 @@ def test_views_without_effects_are_not_changed() -> None:
 def test_clusters_that_are_each_in_one_batch_stay() -> None:
     for offset in (0.0, 6.0):
         views, labels, batches = draw([[1.0, 0.0], [0.0, 1.0]] * 2, offset=offset)
-        model = MSCAM(4).fit(views, batches=batches)
+        with pytest.warns(UnstableClustersWarning):  # nothing tells these clusters from batches
+            model = MSCAM(4).fit(views, batches=batches)
         assert adjusted_rand_score(labels, model.labels_) == 1.0
+        assert model.structure_ is Structure.PARTLY
 
 
 @pytest.mark.parametrize("held", ["sparse", "incomplete", "float32"])

@@ -15,6 +15,7 @@ from mscam_dask.solvers.batch_effects import (
     fit_new_batch,
     group_sums,
     new_correction,
+    price_of_offsets,
     same_batch_share,
     two_way,
     view_correction,
@@ -22,6 +23,7 @@ from mscam_dask.solvers.batch_effects import (
 from mscam_dask.solvers.row_blocks import ViewShape
 
 N, D = 400, 12
+PRICE = price_of_offsets([(D, D)])
 
 
 def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDArray[Any], ...]:
@@ -81,7 +83,7 @@ def test_batches_without_a_common_cell_stay_where_they_are() -> None:
 )
 def test_cells_are_found_across_batches(shares: list[list[float]]) -> None:
     rows, offsets, cells, batches = draw(0, shares)
-    fit = batch_cells(rows + offsets[batches], batches, len(offsets), len(shares))
+    fit = batch_cells(rows + offsets[batches], batches, len(offsets), len(shares), PRICE)
     assert adjusted_rand_score(fit.cells, cells) == 1.0
     differences = fit.offsets - fit.offsets[0]
     np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
@@ -90,7 +92,31 @@ def test_cells_are_found_across_batches(shares: list[list[float]]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_no_offsets_without_effects(seed: int) -> None:
     rows, _, _, batches = draw(seed, [[0.9, 0.1], [0.1, 0.9], [1.0, 0.0]])
-    assert not batch_cells(rows, batches, 2, 3).offsets.any()
+    fit = batch_cells(rows, batches, 2, 3, PRICE)
+    assert not fit.offsets.any()
+    assert fit.matched
+
+
+@pytest.mark.parametrize("offset", [0.0, 8.0])
+def test_batches_without_common_cells_are_not_matched(offset: float) -> None:
+    rows, offsets, cells, batches = draw(0, [[1.0, 0.0], [0.0, 1.0]] * 2, offset)
+    fit = batch_cells(rows + offsets[batches], batches, 2, 4, PRICE)
+    assert not fit.matched
+    assert not fit.offsets.any()
+    assert adjusted_rand_score(fit.cells, cells) == 1.0
+
+
+def test_a_batch_that_two_offsets_match_as_well_is_not_matched() -> None:
+    cells, batches = np.arange(N) % 2, np.arange(N) // 2 % 2
+    means = np.zeros((2, D))
+    means[:, 0] = -4.0, 4.0
+    rows = means[cells] + np.random.default_rng(0).normal(size=(N, D))
+    rows[batches == 1, 0] += 8.0
+    some = (batches == 0) | (
+        cells == 0
+    )  # one cluster of the second batch, between two of the first
+    assert batch_cells(rows, batches, 2, 2, PRICE).matched
+    assert not batch_cells(rows[some], batches[some], 2, 2, PRICE).matched
 
 
 def test_correction_removes_offsets_and_a_gain() -> None:
@@ -137,7 +163,7 @@ def test_a_new_batch_is_put_on_the_cells_it_has() -> None:
     means = np.stack([rows[cells == cell].mean(axis=0) for cell in range(4)])
     some = np.flatnonzero(cells < 3)[:60]
     offset = np.random.default_rng(5).normal(scale=4.0, size=D)
-    found = fit_new_batch(rows[some] + offset, means)
+    found = fit_new_batch(rows[some] + offset, means, PRICE)
     np.testing.assert_array_equal(found, cells[some])
     correction = new_correction(rows[some] + offset, means[found])
     np.testing.assert_allclose(correction.offsets[0], offset, atol=0.8)
@@ -148,6 +174,6 @@ def test_absent_samples_do_not_move_the_cells() -> None:
     scores = np.hstack([rows + offsets[batches], rows])
     scores[np.arange(N) % 5 == 0, D:] = np.nan
     scores[np.arange(N) % 5 == 1, :D] = np.nan
-    fit = batch_cells(scores, batches, 2, 3)
+    fit = batch_cells(scores, batches, 2, 3, price_of_offsets([(D, D), (D, D)]))
     assert adjusted_rand_score(fit.cells, cells) == 1.0
     np.testing.assert_allclose(fit.offsets[1, D:], fit.offsets[0, D:], atol=0.6)
