@@ -108,13 +108,13 @@ def test_batches_without_common_cells_are_not_matched(offset: float) -> None:
 
 def test_a_batch_that_two_offsets_match_as_well_is_not_matched() -> None:
     cells, batches = np.arange(N) % 2, np.arange(N) // 2 % 2
-    means = np.zeros((2, D))
-    means[:, 0] = -4.0, 4.0
-    rows = means[cells] + np.random.default_rng(0).normal(size=(N, D))
-    rows[batches == 1, 0] += 8.0
+    rows = np.repeat(np.random.default_rng(0).normal(size=(N // 4, D)), 4, axis=0)
+    rows -= rows.mean(axis=0)
+    rows[:, 0] += np.where(cells == 1, 4.0, -4.0)
+    rows[batches == 1, :2] += 4.0, 20.0
     some = (batches == 0) | (
         cells == 0
-    )  # one cluster of the second batch, between two of the first
+    )  # the second batch is as far from both clusters of the first
     assert batch_cells(rows, batches, 2, 2, PRICE).matched
     assert not batch_cells(rows[some], batches[some], 2, 2, PRICE).matched
 
