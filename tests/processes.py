@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 
 from mscam_dask.data.datasets import digits_views
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.pipeline.toml_document import toml_text
 
 Found = TypeVar("Found")

@@ -17,9 +17,8 @@ from msgspec import Struct
 from mscam_dask.benchmark.config import DatasetTable, ExperimentSettings, RobustnessTable
 from mscam_dask.benchmark.results import DatasetEntry
 from mscam_dask.data.datasets import corrupted_mixture
+from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.store.object_store import Location
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData, sample_per_class
 from mscam_dask.data.views.rows import cache_chunks, sampled_view

@@ -27,8 +27,8 @@ from mscam_dask.cli.console import (
 )
 from mscam_dask.cli.options import extension_of_directory
 from mscam_dask.data.store.atomic_replace import resolve_current
+from mscam_dask.data.store.dataset import is_store, read_origin, verify_store
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
-from mscam_dask.data.store.read import is_store, read_origin, verify_store
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate

@@ -27,7 +27,7 @@ from mscam_dask.cli.console import (
     views_table,
 )
 from mscam_dask.cli.options import extension_of_directory, extension_of_file
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError

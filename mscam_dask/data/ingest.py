@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.atomic_replace import resolve_current
+from mscam_dask.data.store.dataset import check_output, open_store, read_origin, write_store
 from mscam_dask.data.store.object_store import Location, as_location, size_of
-from mscam_dask.data.store.read import open_store, read_origin
-from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import UNLABELED, labeled_samples
 from mscam_dask.data.views.missing_cells import (

@@ -15,7 +15,7 @@ from dask.system import CPU_COUNT
 from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.results import StoredResult, read_result
-from mscam_dask.data.store.read import verify_store
+from mscam_dask.data.store.dataset import verify_store
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import blas_libraries, software_versions

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.combine import gather
 from mscam_dask.data.results import read_model, read_result
+from mscam_dask.data.store.dataset import is_store, open_store
 from mscam_dask.data.store.object_store import Location
-from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType

@@ -26,8 +26,8 @@ from mscam_dask.data.ingest import IngestReport, Source, ingest
 from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
 from mscam_dask.data.readers.combine import gather
 from mscam_dask.data.readers.labels import labels_of_file
+from mscam_dask.data.store.dataset import ZarrRows, is_store, open_store
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
-from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData

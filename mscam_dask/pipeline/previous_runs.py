@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult, read_result
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, ViewDigest, row_ranges
 from mscam_dask.errors import DataError

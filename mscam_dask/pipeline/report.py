@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord

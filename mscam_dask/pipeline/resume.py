@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from mscam_dask.data.store.dataset import verify_store
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.run_record import (

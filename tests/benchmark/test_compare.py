@@ -33,8 +33,7 @@ from mscam_dask.benchmark.results import (
     read_record,
 )
 from mscam_dask.benchmark.run_command import plan_experiment
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure

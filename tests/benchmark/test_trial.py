@@ -25,7 +25,7 @@ from mscam_dask.benchmark.trial import (
     run_trials,
     server_of_thread,
 )
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit

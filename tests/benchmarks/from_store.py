@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.metrics import score_partition

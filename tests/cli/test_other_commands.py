@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.pipeline.doctor import CHECKS
 from mscam_dask.pipeline.run_directory import RunDirectory, hold_lock
 from tests.cli.conftest import Call, numbers

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.store.object_store import ObjectPath
-from mscam_dask.data.store.write import write_store
 from tests.data.object_servers import MemoryFiles
 from tests.data.stores import example_data
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 

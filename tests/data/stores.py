@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.store.read import verify_store
+from mscam_dask.data.store.dataset import verify_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType
 

@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import Source, ingest
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import IngestReport, ingest
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.sample_ids import encoded_id
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored

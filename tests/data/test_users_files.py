@@ -14,7 +14,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
 from tests.messages import quotes, raises

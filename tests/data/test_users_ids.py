@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import Source, ingest
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
 from tests.messages import quotes
 

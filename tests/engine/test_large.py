@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.rows import SampledRows
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor

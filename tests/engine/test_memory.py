@@ -19,8 +19,7 @@ from scipy import sparse
 from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, ViewType

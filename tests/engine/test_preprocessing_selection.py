@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import SerialExecutor

@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 
 from mscam_dask import MSCAM, Constants
 from mscam_dask.data.checkpoints import Checkpoint
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from tests.clusters import local_client

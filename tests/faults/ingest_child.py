@@ -33,7 +33,7 @@ import zarr  # noqa: F401
 from mscam_dask import MSCAM, Constants
 from mscam_dask.cli.commands import describe_path
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import MscamError
 from mscam_dask.pipeline.load_run import load_run
 from mscam_dask.pipeline.report import write_report

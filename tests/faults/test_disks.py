@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.ingest import append
-from mscam_dask.data.store.read import verify_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import verify_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.events import Event

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.pipeline.read_config import read_config

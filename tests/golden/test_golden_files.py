@@ -17,7 +17,7 @@ from mscam_dask.cli.commands import describe_path
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.arrays import write_checksums
-from mscam_dask.data.store.read import open_store, verify_store
+from mscam_dask.data.store.dataset import open_store, verify_store
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import encode_record
 from mscam_dask.pipeline.doctor import check_run

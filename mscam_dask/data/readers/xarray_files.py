@@ -18,8 +18,8 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.hdf5 import open_hdf5
 from mscam_dask.data.readers.named_arrays import contents_of, one_table
+from mscam_dask.data.store.dataset import is_store, open_store
 from mscam_dask.data.store.filesystem import check_tree
-from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import as_text, sample_dimension, sample_ids_of
 from mscam_dask.errors import DataError
 

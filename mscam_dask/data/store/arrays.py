@@ -99,7 +99,7 @@ DATASET = Format(
     other="Give the store that mscam-dask ingest wrote (-o data.zarr), or ingest this one first.",
     again="ingest the original data again",
 )
-"""A data set; `mscam_dask.data.store.read` has its layout."""
+"""A data set; `mscam_dask.data.store.dataset` has its layout."""
 
 
 @dataclass(frozen=True, eq=False)

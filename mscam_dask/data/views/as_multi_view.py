@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.sparse import is_sparse
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.conversion import (
     SAMPLE_DIMENSIONS,
     as_text,

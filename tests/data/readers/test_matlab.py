@@ -13,7 +13,7 @@ from scipy import sparse
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
 from tests.data.readers.matlab_files import cells, save_compressed, save_version_5, save_version_73

@@ -21,7 +21,7 @@ from scipy import sparse
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Selection, Source
 from mscam_dask.data.readers.named_arrays import contents_of
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, read

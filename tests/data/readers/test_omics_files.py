@@ -12,7 +12,7 @@ from scipy import sparse
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.ingested import read, stored
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of, writable_text

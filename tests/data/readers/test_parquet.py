@@ -10,7 +10,7 @@ import pytest
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
 

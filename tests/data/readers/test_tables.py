@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import Source, append, ingest
 from mscam_dask.data.readers.base import SourceContents
-from mscam_dask.data.store.read import open_store, read_origin
+from mscam_dask.data.store.dataset import open_store, read_origin
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read, stored
 from tests.messages import quotes

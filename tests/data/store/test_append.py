@@ -12,8 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import append, ingest
-from mscam_dask.data.store.read import open_store, verify_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import open_store, verify_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows

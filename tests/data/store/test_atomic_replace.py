@@ -25,9 +25,8 @@ from mscam_dask.data.store.atomic_replace import (
     recover,
     replace_directory,
 )
+from mscam_dask.data.store.dataset import is_store, open_store, write_store
 from mscam_dask.data.store.filesystem import LOCAL, LocalFilesystem
-from mscam_dask.data.store.read import is_store, open_store
-from mscam_dask.data.store.write import write_store
 from mscam_dask.errors import DataError, TemporaryFailure
 from tests.data.stores import counting, numbers
 from tests.faults.memory_disk import failing

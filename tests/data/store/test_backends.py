@@ -13,8 +13,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from mscam_dask.data.store.read import is_store, open_store, verify_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import is_store, open_store, verify_store, write_store
 from mscam_dask.errors import (
     ConfigurationError,
     DataError,

@@ -15,8 +15,7 @@ from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.atomic_replace import POINTER
-from mscam_dask.data.store.read import is_store, open_store, verify_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import is_store, open_store, verify_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import restrict_to_present

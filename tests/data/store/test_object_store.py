@@ -23,9 +23,8 @@ from mscam_dask.data.store.atomic_replace import (
     resolve_current,
     set_current,
 )
+from mscam_dask.data.store.dataset import open_store, verify_store, write_store
 from mscam_dask.data.store.object_store import ObjectPath, as_location
-from mscam_dask.data.store.read import open_store, verify_store
-from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import (
     ConfigurationError,

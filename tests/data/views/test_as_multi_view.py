@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask import MSCAM
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows

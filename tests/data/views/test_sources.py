@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views import sources
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData, presence_table, sample_per_class

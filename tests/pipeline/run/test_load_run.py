@@ -24,7 +24,7 @@ from mscam_dask.cli import main
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.results import StoredArrays, read_model, read_result
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.pipeline.load_run import predict_files

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mscam_dask import load_run
 from mscam_dask.cli.console import sizes_text
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError

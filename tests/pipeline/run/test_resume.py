@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.ingest import append, ingest
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted

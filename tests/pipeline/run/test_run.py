@@ -12,7 +12,7 @@ import pytest
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ClusterError, ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted

@@ -19,8 +19,14 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.arrays import write_checksums
-from mscam_dask.data.store.read import ZarrRows, is_store, open_store, read_origin, verify_store
-from mscam_dask.data.store.write import write_store
+from mscam_dask.data.store.dataset import (
+    ZarrRows,
+    is_store,
+    open_store,
+    read_origin,
+    verify_store,
+    write_store,
+)
 from mscam_dask.data.views import sources
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
