@@ -30,7 +30,7 @@ from mscam_dask.engine.graph import (
     partition_graph,
     row_pieces,
 )
-from mscam_dask.engine.prepare import unit_rows
+from mscam_dask.engine.prepare import unit_points
 from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
@@ -55,7 +55,12 @@ from mscam_dask.solvers.graph_update import (
     whole_graph,
 )
 from mscam_dask.solvers.known_labels import n_missed, with_known
-from mscam_dask.solvers.partition_score import PartitionScore, is_nearly_perfect, is_worse
+from mscam_dask.solvers.partition_score import (
+    PartitionScore,
+    is_nearly_perfect,
+    is_worse,
+    unit_graphs,
+)
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
 from mscam_dask.types.events import IterationFinished, RefinementFinished
@@ -85,7 +90,7 @@ class _FinalGraph:
     labels: Handle
     status: Status
     partition_score: PartitionScore
-    borders: Handle | None = None
+    tested: _Tested | None = None
     embeddings: RowsOfViews | None = None
 
 
@@ -105,21 +110,22 @@ def finalize(
         labels, score = final.labels, final.partition_score
     else:
         labels = _with_known(stage, state.best.labels, context)
-    borders = submit_borders(stage, labels, context)
+    points = context.prepared.scorer.points(context.prepared.bordered)
+    tested = submit_tests(stage, labels, points, context)
     if final is not None:  # workers have time for the embeddings while the borders are tested
         embeddings = _embedded(stage, final.graph, context, state.history)
-        final = dataclasses.replace(final, borders=borders, embeddings=embeddings)
+        final = dataclasses.replace(final, embeddings=embeddings)
     if context.prepared.order.known is None:
-        other = choose_partition(stage, state.graph, labels, score, borders, context)
+        other, tested = choose_partition(stage, state.graph, labels, score, tested, context)
         if other is not None and context.known is not None:
             other = _with_known(stage.sub("other"), other, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
+        tested = submit_tests(stage, final.labels, tested.points, context)
     elif final is None:
         merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
         final = _from_partition(stage, labels, status, context, state.graph)
-        final = dataclasses.replace(final, borders=borders)
     if equal is not None:
         labels = stage.value(final.labels)
         joined = joined_groups(labels, equal, n_clusters)
@@ -127,6 +133,8 @@ def finalize(
             status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
             labels, one = canonical_labels(joined), stage.sub("equal")
             final = _from_partition(one, labels, status, context, final.learned_graph)
+            tested = submit_tests(one, final.labels, tested.points, context)
+    final = dataclasses.replace(final, tested=tested)
     directory = session.results_directory
     return _solution(stage, final, context, directory, state.history, state.refined)
 
@@ -249,17 +257,27 @@ def _embedded(
 # assessment ------------------------------------------------------------------------------------
 
 
-def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
-    """Submit the borders between the clusters of a partition, in the compared samples."""
-    scorer, n_clusters = context.prepared.scorer, context.parameters.n_clusters
-    points = scorer.points(context.prepared.bordered)
-    own = stage.submit(compared, labels, scorer.n_samples)
-    tested = stage.submit(TestedClusters, points, own, kind="tested_clusters")
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tested:
+    """Points in which the clusters of a partition are tested, and the results."""
+
+    points: Handle
+    borders: Handle
+    views_agree: Handle
+
+
+def submit_tests(stage: Stage, labels: Handle, points: Handle, context: FitContext) -> _Tested:
+    """Submit the tests of the clusters of a partition, in the compared samples."""
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    own = stage.submit(compared, labels, prepared.scorer.n_samples)
+    clusters = stage.submit(TestedClusters, points, own, kind="tested_clusters")
     parts = [
-        stage.submit(tested_pairs, tested, slice(first, None, _BORDER_TASKS))
+        stage.submit(tested_pairs, clusters, slice(first, None, _BORDER_TASKS))
         for first in range(_BORDER_TASKS)
     ]
-    return stage.submit(joined_borders, tested, parts, n_clusters, kind="borders")
+    borders = stage.submit(joined_borders, clusters, parts, n_clusters, kind="borders")
+    graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
+    return _Tested(points, borders, stage.submit(views_agree, graphs, points, own))
 
 
 def choose_partition(
@@ -267,44 +285,63 @@ def choose_partition(
     graph: Graph,
     labels: Handle,
     score: PartitionScore,
-    own: Handle,
+    own: _Tested,
     context: FitContext,
-) -> Handle | None:
+) -> tuple[Handle | None, _Tested]:
     """Return another partition than that of the fit, if its borders support it better than the `own` ones of the fit.
 
-    If these support the fit, one candidate is compared, and none if the fit is nearly perfect.
+    If these support the fit, one candidate is compared, and none if the fit is nearly perfect. If nothing is supported,
+    points with rows of unit length are tried too. With the partition are the tests of the fit in the points that are taken.
     """
-    prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    is_supported = stage.value(own).support
+    prepared = context.prepared
+    is_supported = stage.value(own.borders).support
     if is_supported and is_nearly_perfect(score, context.parameters):
-        return None
-    n_compared = prepared.scorer.n_samples
-    points = prepared.scorer.points(prepared.bordered)
+        return None, own
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
-    partitions = [stage.submit(compared, labels, n_compared)]
+    found = _better_candidate(stage, labels, own, is_supported, graphs, context)
+    unit = None if is_supported or found is not None else unit_points(stage, prepared)
+    if unit is not None:
+        tested = submit_tests(stage, labels, unit, context)
+        is_supported = stage.value(tested.borders).support
+        graphs = [stage.submit(unit_graphs, view) for view in graphs]
+        found = _better_candidate(stage, labels, tested, is_supported, graphs, context)
+        if is_supported or found is not None:
+            own = tested
+    if found is None:
+        return None, own
+    found = stage.submit(canonical_labels, found)
+    if prepared.scorer.n_samples < prepared.n_samples:
+        known = np.full(prepared.n_samples, -1, dtype=np.int64)
+        known[sampled_rows(prepared.n_samples, prepared.scorer.n_samples)] = stage.value(found)
+        rows, order = list(graph.rows), prepared.order.order
+        found = stage.submit(extended_labels, rows, order, known, context.parameters.n_clusters)
+    return found, own
+
+
+def _better_candidate(
+    stage: Stage,
+    labels: Handle,
+    tested: _Tested,
+    is_supported: bool,  # noqa: FBT001 - known to the caller
+    graphs: Sequence[Handle],
+    context: FitContext,
+) -> Handle | None:
+    """Return the candidate of the compared samples that takes the place of a tested partition; None without."""
+    points, n_clusters = tested.points, context.parameters.n_clusters
+    partitions = [stage.submit(compared, labels, context.prepared.scorer.n_samples)]
     tree = stage.submit(ward_tree, graphs, n_clusters)
     candidates = [stage.submit(ward_partition, points, tree, n_clusters, 3)]
     if not is_supported:
-        is_given = context.counted is None
-        unit = prepared.scorer.points(unit_rows(prepared)) if is_given else None
-        linked = stage.submit(linked_points, points, unit)
+        linked = stage.submit(linked_points, points)
         candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
         counted: Any = context.counted
-        if is_given:  # as "auto" has it for this number
-            best = stage.submit(best_by_p_value, linked, tree, [], n_clusters)
-            counted = stage.item(best, 1)
+        if counted is None:  # as "auto" has it for this number
+            counted = stage.item(stage.submit(best_by_p_value, linked, tree, [], n_clusters), 1)
         candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
-    best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, own))
-    if best == 0:
-        return None
-    found = stage.submit(canonical_labels, stage.item(partitions, best))
-    if n_compared == prepared.n_samples:
-        return found
-    known = np.full(prepared.n_samples, -1, dtype=np.int64)
-    known[sampled_rows(prepared.n_samples, n_compared)] = stage.value(found)
-    return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
+    best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, tested.borders))
+    return stage.item(partitions, best) if best else None
 
 
 def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> Handle:
@@ -319,7 +356,8 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
             tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
         trivial = functools.partial(Assessment.trivial, n_clusters, names, **tried)
         return stage.submit(trivial, agreement, kind="assessment")
-    graphs, points = prepared.scorer.graphs(names), prepared.scorer.points(prepared.bordered)
+    graphs, tested = prepared.scorer.graphs(names), final.tested
+    assert tested is not None, "only a trivial partition is not tested"
     own = stage.submit(compared, final.labels, prepared.scorer.n_samples)
     by_rows = stage.item(final.labels, prepared.order.order)
     weights = [
@@ -328,12 +366,12 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
     ]
     return stage.submit(
         assessed,
-        final.borders or submit_borders(stage, final.labels, context),
+        tested.borders,
         names,
         stage.submit(agreement_with_clusters, graphs, own, n_clusters),
         agreement,
         weights,
-        stage.submit(views_agree, graphs, points, own),
+        tested.views_agree,
     )
 
 

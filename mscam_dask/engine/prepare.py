@@ -17,7 +17,9 @@ from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.scores import Scorer, compared_views
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.solvers.borders import Points
 from mscam_dask.solvers.known_labels import are_enough
+from mscam_dask.solvers.preprocessing import is_few
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Parameters, Scale
@@ -64,9 +66,21 @@ class Prepared:
         return self.scorer.scores(stage, self.validation_views, partitions, self.order.known)
 
 
-def unit_rows(prepared: Prepared) -> tuple[tuple[str, Scale], ...]:
-    """Views in which borders are tested, scaled to rows of unit length: the length, such as a library size, may hide clusters."""
-    return tuple((name, "unit") for name, _ in prepared.bordered)
+def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:
+    """Return points like those in which borders are tested, but with rows of unit length; None if that is no option.
+
+    The length of rows, such as a library size, may hide clusters.
+    """
+    own = prepared.scorer.points(prepared.bordered)
+    unit = prepared.scorer.points(tuple((name, "unit") for name, _ in prepared.bordered))
+    is_option = unit is not own and stage.value(stage.submit(may_hide_clusters, own, unit))
+    return unit if is_option else None
+
+
+def may_hide_clusters(own: Points, unit: Points) -> bool:
+    """Whether the length of rows is information without which points of several dimensions are left."""
+    n, p = unit.rows.shape
+    return not is_few(p, n) and not np.array_equal(own.rows, unit.rows)
 
 
 def precompute_views(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 from collections.abc import Sequence
 
@@ -21,7 +22,7 @@ from mscam_dask.engine.initialize import (
     initialize,
     warm_start,
 )
-from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views, unit_rows
+from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views, unit_points
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
     select_view_settings,
@@ -243,8 +244,9 @@ def choose_count(
     spectrum = bottom_eigenpairs(
         stage, graph, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
-    points = prepared.scorer.points(prepared.bordered)
-    linked = stage.submit(linked_points, points, prepared.scorer.points(unit_rows(prepared)))
+    unit = unit_points(stage, prepared)
+    points = [prepared.scorer.points(prepared.bordered), *([] if unit is None else [unit])]
+    linked = [stage.submit(linked_points, some) for some in points]
     graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
     tree = stage.submit(ward_tree, graphs, most)
     partitions = [
@@ -265,7 +267,8 @@ def choose_count(
     n_clusters, agree, counted = 1, True, None
     if held:
         labels = stage.item(partitions[held[-1]], 1)
-        agree = stage.value(stage.submit(views_agree, graphs, points, labels))
+        which = stage.value(stage.item(partitions[held[-1]], 2))
+        agree = stage.value(stage.submit(views_agree, graphs, points[which], labels))
         n_clusters = counts[held[-1]] if agree else 1
         counted = stage.value(labels) if agree and not is_sample else None
     selection = NClustersSelected(
@@ -308,17 +311,18 @@ def cut_of(
 
 
 def best_of_number(
-    points: LinkedPoints,
+    points: Sequence[LinkedPoints],
     of: WardTree,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,
     n_clusters: int,
-) -> tuple[float, NDArray[np.int64]]:
-    """Smallest largest p-value of the borders of partitions into c clusters, and its partition of the compared samples."""
+) -> tuple[float, NDArray[np.int64], int]:
+    """Smallest largest p-value of the borders of partitions into c clusters, its partition of the compared samples, and its points."""
     cut = cut_of(values, vectors, n_clusters)
     cuts = [cut]
     if n_compared < len(cut):
         cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
-    return best_by_p_value(points, of, cuts, n_clusters)
+    found = [(*best_by_p_value(some, of, cuts, n_clusters), i) for i, some in enumerate(points)]
+    return min(found, key=operator.itemgetter(0))

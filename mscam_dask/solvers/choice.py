@@ -83,18 +83,14 @@ class LinkedPoints:
     scores: NDArray[np.float64]  # (n, q) principal scores
     in_trees: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
     trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
-    by_unit_rows: LinkedPoints | None  # of the samples as rows of unit length, where these differ
 
 
-def linked_points(points: Points, unit: Points | None = None) -> LinkedPoints:
-    """Points with their principal scores and linkage trees, beside those of the samples as rows of unit length."""
+def linked_points(points: Points) -> LinkedPoints:
+    """Points with their principal scores and linkage trees."""
     scores = principal_scores(points.rows)
     linked = spread_rows(len(scores), SIZES.n_compared)
     trees = [linkage(pdist(of[linked]), method="average") for of in (scores, points.rows)]
-    by_unit_rows = None
-    if unit is not None and not np.array_equal(unit.rows, points.rows):
-        by_unit_rows = linked_points(unit)
-    return LinkedPoints(points, scores, linked, (trees[0], trees[1]), by_unit_rows)
+    return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -260,13 +256,9 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
 def best_by_p_value(
     linked: LinkedPoints, of: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
-    """Smallest largest p-value of the borders of partitions into c clusters, and its partition; candidates included.
-
-    Candidates by rows of unit length are compared by the borders of the points.
-    """
+    """Smallest largest p-value of the borders of partitions into c clusters, and its partition; candidates included."""
     found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
-    for one in (linked.by_unit_rows, linked):
-        found += reassigned_partitions(one, n_clusters, 1) if one is not None else []
+    found += reassigned_partitions(linked, n_clusters, 1)
     found += ward_partition(linked.points, of, n_clusters, 1)
     p_values = [largest_p_value(linked.points, labels) for labels in found]
     if not found:

@@ -129,6 +129,11 @@ def reference_graphs(
     return ReferenceGraphs(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
 
 
+def unit_graphs(view: ReferenceGraphs) -> ReferenceGraphs:
+    """Reference graphs of a view without that of its standardized columns, if it has rows of unit length."""
+    return dataclasses.replace(view, graphs=view.graphs[:1])
+
+
 def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
     """Information of a view on each partition (n,): the highest of its reference graphs."""
     walks = [random_walk(graph) for graph in view.graphs]

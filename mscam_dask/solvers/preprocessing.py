@@ -36,11 +36,13 @@ class Choice:
 
 
 def has_few_columns(shape: ViewShape) -> bool:
-    """Whether scaling rows to unit length loses much of the information of a view: one dimension of a few.
+    """Whether scaling rows to unit length loses much of the information of a view: one dimension of a few."""
+    return shape.view_type == "features" and is_few(shape.n_features, shape.n_samples)
 
-    Few are less than log₂ n: then each of the 2^d combinations of signs has more than one of the n samples, on average.
-    """
-    return shape.view_type == "features" and shape.n_features < math.log2(shape.n_samples)
+
+def is_few(n_columns: int, n_samples: int) -> bool:
+    """Whether columns are less than log₂ n: each of the 2^d combinations of signs has more than one of the n samples, on average."""
+    return n_columns < math.log2(n_samples)
 
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
