@@ -97,7 +97,7 @@ def test_the_reports_of_the_gallery_are_as_its_page_says(
         for name, run in runs.items()
     }
     assert {name: badge[0].strip() for name, badge in badges.items()} == {
-        "digits": "clusters separated in part",
+        "digits": "separated clusters",
         "continuum": "no cluster structure",
         "noise": "no cluster structure",
         "patients": "separated clusters",
