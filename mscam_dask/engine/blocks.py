@@ -166,7 +166,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class GraphSpectrum:
     """Rows of the Laplacian and of its bottom eigenvectors, and the eigenvalues."""
 
     laplacian: tuple[Handle, ...]
@@ -175,7 +175,7 @@ class Spectrum:
     values: Any
     converged: Any
 
-    def without_laplacian(self) -> Spectrum:
+    def without_laplacian(self) -> GraphSpectrum:
         """Return the eigenvectors, from which the eigensolver starts."""
         return replace(self, laplacian=())
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import FAN_IN, Spectrum, Stage, View, taken
+from mscam_dask.engine.blocks import FAN_IN, GraphSpectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.solvers.admm import (
@@ -39,7 +39,7 @@ class SolvedView:
 
 def embed_views(
     stage: Stage,
-    spectrum: Spectrum,
+    spectrum: GraphSpectrum,
     graph_weight: float,
     prepared: Prepared,
     parameters: Parameters,
@@ -53,7 +53,7 @@ def embed_views(
             for part in _block_sums(stage, view, spectrum, number, parameters)
         ]
         solved = stage.submit(
-            admm_view,
+            solved_view,
             stage.tree(added_sums, sums, n_left=FAN_IN),
             view.empty,
             name,
@@ -71,7 +71,7 @@ def embed_views(
 
 
 def _block_sums(
-    stage: Stage, view: View, spectrum: Spectrum, number: int, parameters: Parameters
+    stage: Stage, view: View, spectrum: GraphSpectrum, number: int, parameters: Parameters
 ) -> list[Handle]:
     """Submit the sums of a block of rows: a task for each sixteen blocks of its halo, from the block itself on."""
     halo = spectrum.halos[number]
@@ -88,7 +88,7 @@ def _block_sums(
     ]
 
 
-def admm_view(
+def solved_view(
     sums: list[ReducedSums],
     view: RidgeView,
     name: str,
@@ -132,7 +132,7 @@ def records_of(solved: list[SolvedView]) -> list[ViewIteration]:
 
 def projected_sums(
     stage: Stage,
-    spectrum: Spectrum,
+    spectrum: GraphSpectrum,
     graph_weight: float,
     prepared: Prepared,
     parameters: Parameters,

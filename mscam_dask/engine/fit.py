@@ -14,7 +14,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.graph import mean_of_view_graphs
-from mscam_dask.engine.initialize import can_use_view_graphs
+from mscam_dask.engine.initialize import can_be_refined
 from mscam_dask.engine.outer_loop import outer_loop, refine
 from mscam_dask.engine.prepare import (
     PrecomputedViews,
@@ -148,7 +148,7 @@ def _initialize(
     seconds, parameters = time.perf_counter() - began, start.parameters
     learns = start.prepared.order.known is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
-        can_use_view_graphs(start) or (learns and start.spectrum is not None)
+        can_be_refined(start) or (learns and start.spectrum is not None)
     )
     most = parameters.refined_limit() if refines else parameters.max_iter
     context = FitContext(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import Graph, Spectrum, Stage
+from mscam_dask.engine.blocks import Graph, GraphSpectrum, Stage
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import a_step, extended_labels, merged_components
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
@@ -40,7 +40,7 @@ class Initialization:
     prepared: Prepared
     graph: Graph
     n_neighbors: int  # k of each sample in it
-    spectrum: Spectrum | None  # None if the initial graph has more components than clusters
+    spectrum: GraphSpectrum | None  # None if the initial graph has more components than clusters
     best: BestPartition
     view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
 
@@ -158,8 +158,8 @@ def have_view_graphs(n_views: int, n_samples: int) -> bool:
     return 1 < n_views <= SIZES.max_view_graphs and n_lists <= SIZES.max_view_lists
 
 
-def can_use_view_graphs(start: Initialization) -> bool:
-    """Return whether the mixed initial graph is tried and a fit has a refinement."""
+def can_be_refined(start: Initialization) -> bool:
+    """Return whether a better graph is searched: the mixed initial graph, and refinements after the fit."""
     return (
         start.spectrum is not None
         and not is_nearly_perfect(start.best.partition_score, start.parameters)

@@ -31,7 +31,7 @@ from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
 from mscam_dask.types.parameters import Parameters
 
-Points = RidgeView | LinearDiscriminants
+EmbeddedView = RidgeView | LinearDiscriminants
 
 # Parts of one block in which neighbors are searched.
 _MIN_PART = 512
@@ -111,13 +111,13 @@ def _exhaustive(
     return Candidates(order, tuple(parts), ((0,),) * len(parts))
 
 
-def facts_of_views(views: Sequence[Points], some: slice) -> list[ColumnFacts]:
+def facts_of_views(views: Sequence[EmbeddedView], some: slice) -> list[ColumnFacts]:
     """Facts of the columns of some views in the joint embedding, for `exact_neighbors`."""
     return search_facts(joint_embedding(views), some)
 
 
 def exact_neighbors(
-    views: Sequence[Points],
+    views: Sequence[EmbeddedView],
     facts: Sequence[list[ColumnFacts]],
     n_candidates: int,
     start: int,
@@ -194,14 +194,14 @@ def _moved(stage: Stage, view: View, order: RowOrder) -> View:
 
 
 def training_points(
-    views: list[Points], start: int, stop: int, n_samples: int, seed: int, cell_points: int
+    views: list[EmbeddedView], start: int, stop: int, n_samples: int, seed: int, cell_points: int
 ) -> NDArray[np.float32]:
     """Points of a block on which the centers of the cells are trained."""
     rows = training_rows(start, stop, n_samples, seed, cell_points)
     return np.asarray(complete_embedding(views).stacked(rows, np.float32))
 
 
-def assigned_cells(views: list[Points], trained: NDArray[np.float32]) -> NDArray[np.int32]:
+def assigned_cells(views: list[EmbeddedView], trained: NDArray[np.float32]) -> NDArray[np.int32]:
     """Cell of each row of a block."""
     points = complete_embedding(views)
     return assign_to_cells(points.stacked(slice(None), np.float32), trained).astype(np.int32)
@@ -213,10 +213,10 @@ def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:
 
 
 def searched_points(
-    views: list[Points], index: IVFIndex, number: int, by: int, ranges: Ranges
+    views: list[EmbeddedView], index: IVFIndex, number: int, searching: int, ranges: Ranges
 ) -> NDArray[np.float32]:
-    """Points of the block `number` in which the rows of the block `by` search."""
-    (start, stop), searched = ranges[number], index.searched(*ranges[by])
+    """Points of the block `number` in which the rows of the block `searching` search."""
+    (start, stop), searched = ranges[number], index.searched(*ranges[searching])
     mine = searched[(searched >= start) & (searched < stop)] - start
     return np.asarray(complete_embedding(views).stacked(mine, np.float32))
 
@@ -229,14 +229,14 @@ def ivf_neighbors(
 
 
 def split_view(
-    view: Points, positions: NDArray[np.int32], start: int, edges: tuple[int, ...]
+    view: EmbeddedView, positions: NDArray[np.int32], start: int, edges: tuple[int, ...]
 ) -> list[RowPieces]:
     """Rows of a block by the group of blocks to which they go."""
     vectors, _ = view.coordinates()
     return split_rows([vectors], positions[start : start + len(vectors)], edges)
 
 
-def join_view(pieces: list[RowPieces], view: Points, start: int, stop: int) -> Points:
+def join_view(pieces: list[RowPieces], view: EmbeddedView, start: int, stop: int) -> EmbeddedView:
     """View of a block of rows in the new order, from the pieces of all blocks."""
     (vectors,) = join_rows(pieces, start, stop)
     return view.of_rows(vectors)

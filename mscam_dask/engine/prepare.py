@@ -17,7 +17,7 @@ from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.scores import Scorer, compared_views
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.solvers.borders import Points
+from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import are_enough
 from mscam_dask.solvers.preprocessing import is_few
 from mscam_dask.solvers.spectral_cut import sampled_rows
@@ -77,7 +77,7 @@ def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:
     return unit if is_option else None
 
 
-def may_hide_clusters(own: Points, unit: Points) -> bool:
+def may_hide_clusters(own: JointPoints, unit: JointPoints) -> bool:
     """Whether the length of rows is information without which points of several dimensions are left."""
     n, p = unit.rows.shape
     return not is_few(p, n) and not np.array_equal(own.rows, unit.rows)

@@ -322,7 +322,7 @@ def votes_of_views(
     """Sum of the neighbor graphs of some views with the chosen settings, or their mean over all settings."""
     lists = [_tried(view, tried) for view in views]
     counted = _counted(lists, chosen)
-    voted = [[by[at] for at in positions] for by, positions in zip(lists, counted, strict=True)]
+    voted = [[view[at] for at in positions] for view, positions in zip(lists, counted, strict=True)]
     return neighbor_votes(voted, len(voted[0][0]))
 
 
@@ -335,7 +335,7 @@ def choices_of_views(
 ) -> list[Choice]:
     """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
     lists = [_tried(view, tried) for view in views]
-    usual = [next(iter(by)) for by in lists]
+    usual = [next(iter(view)) for view in lists]
     return choose_view_settings(lists, _counted(lists, chosen), usual, votes, n_views)
 
 
@@ -356,4 +356,4 @@ def _tried(view: SampledNeighbors, positions: frozenset[int]) -> SampledNeighbor
 
 def _counted(lists: list[SampledNeighbors], chosen: tuple[int, ...] | None) -> list[list[int]]:
     """Positions of the settings of each view that vote: the chosen one, or all in the first round."""
-    return [list(by) for by in lists] if chosen is None else [[position] for position in chosen]
+    return [list(view) for view in lists] if chosen is None else [[position] for position in chosen]

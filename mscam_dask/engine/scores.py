@@ -21,7 +21,7 @@ from mscam_dask.engine.views import view_shape
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
-from mscam_dask.solvers.borders import Points, column_steps
+from mscam_dask.solvers.borders import JointPoints, column_steps
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
@@ -220,7 +220,7 @@ def _has_negative(source: RowSource, shape: ViewShape) -> bool:
     )
 
 
-def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) -> Points:
+def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) -> JointPoints:
     """Points of all samples; the graphs of incomplete views.
 
     A sample that a view does not have gets the mean of its neighbors in the other views, or of the view.
@@ -228,7 +228,7 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
     widths = tuple(view.rows.shape[1] for view in views)
     steps = tuple(view.steps for view in views)
     if graphs is None:
-        return Points(np.hstack([view.rows for view in views]), widths, steps)
+        return JointPoints(np.hstack([view.rows for view in views]), widths, steps)
     total = functools.reduce(operator.add, [assessment.view_graph(graph) for graph in graphs])
     complete = []
     for view in views:
@@ -240,7 +240,7 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
         rows = (weights @ view.rows) / np.where(sums > 0.0, sums, 1.0)
         rows[view.present.samples] = view.rows
         complete.append(rows)
-    return Points(np.hstack(complete), widths, steps)
+    return JointPoints(np.hstack(complete), widths, steps)
 
 
 def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.graph import mean_of_view_graphs, mixed_graph
 from mscam_dask.engine.initialize import (
     Initialization,
-    can_use_view_graphs,
+    can_be_refined,
     evaluate_graph,
     improve_by_restarts,
     initial_graph,
@@ -139,7 +139,7 @@ def _best_setting(
         records[chosen] = leader.record(precomputed.names)
     else:
         leader, records, chosen = _best_of(precomputed, candidates, session)
-    if choices.initial_graph and can_use_view_graphs(leader):
+    if choices.initial_graph and can_be_refined(leader):
         other = _with_view_graphs(session.stage("view-graphs"), leader)
         records.append(other.record(precomputed.names))
         if _is_better(other, leader):
@@ -312,7 +312,7 @@ def cut_of(
 
 def best_of_number(
     points: Sequence[LinkedPoints],
-    of: WardTree,
+    ward: WardTree,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,
@@ -324,5 +324,5 @@ def best_of_number(
     if n_compared < len(cut):
         cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
-    found = [(*best_by_p_value(some, of, cuts, n_clusters), i) for i, some in enumerate(points)]
+    found = [(*best_by_p_value(some, ward, cuts, n_clusters), i) for i, some in enumerate(points)]
     return min(found, key=operator.itemgetter(0))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.blocks import Graph, Spectrum, Stage, block_ranges
+from mscam_dask.engine.blocks import Graph, GraphSpectrum, Stage, block_ranges
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.graph import graph_pieces, restore_graph, row_pieces
 from mscam_dask.engine.prepare import Prepared
@@ -135,7 +135,7 @@ class LoopState(Progress):
     # Spectrum of the initial graph; later, eigenvectors of the previous graph, from which the eigensolver
     # starts: they change the last bits of its result. None if the initial graph has more components than
     # clusters: no outer iterations.
-    spectrum: Spectrum | None
+    spectrum: GraphSpectrum | None
     best: BestPartition
     refined: RefinementFinished | None = None  # None before the last iteration of the refinement
 
@@ -269,7 +269,7 @@ class CheckpointManager:
             spectrum, vectors = None, arrays.get(prefix + _VECTORS)
             if vectors is not None:
                 blocks = stage.map(np.asarray, [vectors[slice(*one)] for one in ranges])
-                spectrum = Spectrum((), blocks, (), None, converged=True)
+                spectrum = GraphSpectrum((), blocks, (), None, converged=True)
             labels = stage.submit(np.asarray, arrays[_LABELS], kind="restored_labels")
         except KeyError as error:
             raise StoreCorruptError(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.blocks import Graph, RowOrder, Spectrum, Stage, View, taken
+from mscam_dask.engine.blocks import Graph, GraphSpectrum, RowOrder, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.eigensolver import LaplacianRows, RitzPairs
@@ -58,10 +58,10 @@ def bottom_eigenpairs(
     views: Sequence[View],
     parameters: Parameters,
     *,
-    previous: Spectrum | None = None,
+    previous: GraphSpectrum | None = None,
     n_pairs: int | None = None,
     all_accurate: bool = False,
-) -> Spectrum:
+) -> GraphSpectrum:
     """Submit the bottom eigenpairs of a graph, from the previous eigenvectors if there are any."""
     wanted = parameters.n_pairs(graph.ranges[-1][1]) if n_pairs is None else n_pairs
     laplacian = _laplacian(stage, graph)
@@ -78,18 +78,18 @@ def bottom_eigenpairs(
         values, vectors, converged = (
             stage.attribute(found, name) for name in ("values", "vectors", "converged")
         )
-        return Spectrum(laplacian, (vectors,), graph.halos, values, converged)
+        return GraphSpectrum(laplacian, (vectors,), graph.halos, values, converged)
     return _from_coarse_to_fine(stage, graph, laplacian, previous, views, parameters, wanted)
 
 
-def null_spectrum(stage: Stage, graph: Graph) -> Spectrum:
+def null_spectrum(stage: Stage, graph: Graph) -> GraphSpectrum:
     """Submit the null vectors of a graph: scaled indicators of its components."""
     vectors = tuple(
         stage.submit(indicators, graph.components, start, stop, kind="null_vectors")
         for start, stop in graph.ranges
     )
     values = np.zeros(graph.n_components)
-    return Spectrum(_laplacian(stage, graph), vectors, graph.halos, values, converged=True)
+    return GraphSpectrum(_laplacian(stage, graph), vectors, graph.halos, values, converged=True)
 
 
 def gap_and_convergence(
@@ -152,11 +152,11 @@ def _from_coarse_to_fine(
     stage: Stage,
     graph: Graph,
     laplacian: tuple[Handle, ...],
-    previous: Spectrum | None,
+    previous: GraphSpectrum | None,
     views: Sequence[View],
     parameters: Parameters,
     n_pairs: int,
-) -> Spectrum:
+) -> GraphSpectrum:
     halos, n_blocks = graph.halos, range(len(graph.ranges))
     vectors: Sequence[Handle] = (
         _coarse_vectors(stage, graph, laplacian, views, n_pairs + max(5, n_pairs // 2))
@@ -187,7 +187,7 @@ def _from_coarse_to_fine(
         start = [one.submit(ritz_vectors, vectors[b], ritz) for b in n_blocks]
         if polynomial is None:
             converged = found.converged(parameters.n_clusters)
-            return Spectrum(laplacian, tuple(start), halos, found.values, converged)
+            return GraphSpectrum(laplacian, tuple(start), halos, found.values, converged)
         # a Chebyshev filter on the Ritz vectors
         current = [
             one.submit(eigensolver.filter_first, vectors[b], image[b], ritz, polynomial)
@@ -280,7 +280,7 @@ def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.f
 
 def spectral_cuts(
     stage: Stage,
-    spectrum: Spectrum,
+    spectrum: GraphSpectrum,
     order: RowOrder,
     parameters: Parameters,
     *,

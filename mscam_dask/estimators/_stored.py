@@ -82,10 +82,10 @@ def stored_model(estimator: MSCAM) -> StoredModel:
     return StoredModel(records, arrays)
 
 
-def _add_batches(arrays: dict[str, NDArray[Any]], of: FittedBatches) -> dict[str, Any]:
+def _add_batches(arrays: dict[str, NDArray[Any]], batches: FittedBatches) -> dict[str, Any]:
     """Add the arrays of the batches of a fit, and return their other values."""
-    effects = of.effects
-    arrays["batches/codes"] = of.codes
+    effects = batches.effects
+    arrays["batches/codes"] = batches.codes
     arrays["batches/score_means"] = effects.score_means
     encoders = {}
     for index, (name, encoder) in enumerate(effects.encoders.items()):
@@ -95,7 +95,7 @@ def _add_batches(arrays: dict[str, NDArray[Any]], of: FittedBatches) -> dict[str
         if name in effects.corrections:
             _add_flat(arrays, prefix, effects.corrections[name])
     return {
-        "names": list(of.names),
+        "names": list(batches.names),
         "encoders": encoders,
         "shares": {name: msgspec.to_builtins(shares) for name, shares in effects.shares.items()},
     }

@@ -425,12 +425,12 @@ def _opened(file: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _locked_message(directory: Path) -> str:
-    by = ""
+    holder = ""
     with suppress(OSError, ValueError):  # damaged, or not written yet
-        by = read_regular(directory / LOCK_NAME).decode()
-    if not _HOLDER.fullmatch(by):
-        by = "another process"
+        holder = read_regular(directory / LOCK_NAME).decode()
+    if not _HOLDER.fullmatch(holder):
+        holder = "another process"
     return (
-        f"{directory} is locked by {by}. Wait for it to finish or stop it; running the command "
+        f"{directory} is locked by {holder}. Wait for it to finish or stop it; running the command "
         "again then resumes."
     )

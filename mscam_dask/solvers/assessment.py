@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtr
 
-from mscam_dask.solvers.borders import Points, cell_functions
+from mscam_dask.solvers.borders import JointPoints, cell_functions
 from mscam_dask.solvers.graph_update import GraphRows, row_weights_between, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.types.rules import RULES
@@ -33,7 +33,7 @@ def agreement_with_clusters(
 
 
 def views_agree(
-    views: Sequence[ReferenceGraphs], points: Points, labels: NDArray[np.int64]
+    views: Sequence[ReferenceGraphs], points: JointPoints, labels: NDArray[np.int64]
 ) -> bool:
     """Whether some cluster has cross-fitted discriminants that are correlated between views more than by chance.
 

@@ -69,7 +69,7 @@ def valley_p_value(left: int, center: int, right: int, depth: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Points:
+class JointPoints:
     """Samples as points: the principal coordinates of all views side by side."""
 
     rows: NDArray[np.float64]  # (n, p)
@@ -87,7 +87,9 @@ class Points:
         """Covariance (p, p) of values that are spread evenly over their steps; None without steps."""
         if not any(map(len, self.steps)):
             return None
-        return np.asarray(scipy.linalg.block_diag(*(of.T @ of / 12.0 for of in self.steps)))
+        return np.asarray(
+            scipy.linalg.block_diag(*(steps.T @ steps / 12.0 for steps in self.steps))
+        )
 
 
 @np.errstate(under="ignore")
@@ -113,7 +115,7 @@ TestedPairs = list[tuple[int, int, float, NDArray[np.int64]]]
 """Pairs of clusters, each with the p-value of its border and the counts of samples."""
 
 
-def borders(points: Points, labels: NDArray[np.int64], n_clusters: int) -> Borders:
+def borders(points: JointPoints, labels: NDArray[np.int64], n_clusters: int) -> Borders:
     """Borders of a partition (n,) of points into clusters 0 … c−1; those of a cluster without samples do not hold."""
     tested = TestedClusters(points, labels)
     return joined_borders(tested, [tested_pairs(tested, slice(None))], n_clusters)
@@ -142,7 +144,7 @@ def joined_borders(
     return Borders(p_values, counts, sizes)
 
 
-def largest_p_value(points: Points, labels: NDArray[np.int64]) -> float:
+def largest_p_value(points: JointPoints, labels: NDArray[np.int64]) -> float:
     """Largest p-value of the borders of a partition; the first that does not hold ends the search."""
     tested, largest = TestedClusters(points, labels), 0.0
     for i, j in tested.pairs():
@@ -155,16 +157,20 @@ def largest_p_value(points: Points, labels: NDArray[np.int64]) -> float:
 class TestedClusters:
     """Clusters and their parts at every scale, with the discriminant functions from which every border follows."""
 
-    def __init__(self, points: Points, labels: NDArray[np.int64]) -> None:
+    def __init__(self, points: JointPoints, labels: NDArray[np.int64]) -> None:
         self.here, labels = np.unique(labels, return_inverse=True)
         self.sizes = np.bincount(labels)
         cells, parts = nested_cells(points.rows, labels)
-        of = cell_functions(points.rows, cells, points.step_covariance)
-        self._rounding = _ROUNDING * np.abs(of.values).max()
-        loadings = np.split(of.loadings, np.cumsum(points.widths)[:-1])
-        steps = [of @ own for of, own in zip(points.steps, loadings, strict=False) if len(of)]
-        by_cell = of.values[np.argsort(cells, kind="stable")]
-        self._scales = [_scale(of, by_cell, steps, parts[0], own) for own in parts]
+        functions = cell_functions(points.rows, cells, points.step_covariance)
+        self._rounding = _ROUNDING * np.abs(functions.values).max()
+        loadings = np.split(functions.loadings, np.cumsum(points.widths)[:-1])
+        changes = [
+            steps @ of_view
+            for steps, of_view in zip(points.steps, loadings, strict=False)
+            if len(steps)
+        ]
+        by_cell = functions.values[np.argsort(cells, kind="stable")]
+        self._scales = [_scale(functions, by_cell, changes, parts[0], own) for own in parts]
 
     def pairs(self) -> list[tuple[int, int]]:
         """Pairs of clusters, each with the nearest ones, in the order of their distance."""
@@ -284,20 +290,21 @@ class _Scale:
 
     def longest_step(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
         """Largest change of the score by one step up in a column and one down in another, of one view; 0 without steps."""
-        changes = (self._difference(of, a, b) for of in self.steps)
-        return max((max(0.0, of.max()) - min(0.0, of.min()) for of in changes), default=0.0)
+        changes = (self._difference(steps, a, b) for steps in self.steps)
+        return max((max(0.0, view.max()) - min(0.0, view.min()) for view in changes), default=0.0)
 
     def _difference(
-        self, of: NDArray[np.float64], a: NDArray[np.int64], b: NDArray[np.int64]
+        self, functions: NDArray[np.float64], a: NDArray[np.int64], b: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         if len(a) == len(b) == 1:
-            return np.asarray(of[:, b[0]] - of[:, a[0]])
-        of_a, of_b = self.sizes[a], self.sizes[b]
-        return np.asarray(of[:, b] @ (of_b / of_b.sum()) - of[:, a] @ (of_a / of_a.sum()))
+            return np.asarray(functions[:, b[0]] - functions[:, a[0]])
+        n_a, n_b = self.sizes[a], self.sizes[b]
+        mean_b = functions[:, b] @ (n_b / n_b.sum())
+        return np.asarray(mean_b - functions[:, a] @ (n_a / n_a.sum()))
 
 
 def _scale(
-    of: CellFunctions,
+    functions: CellFunctions,
     by_cell: NDArray[np.float64],
     steps: Sequence[NDArray[np.float64]],
     clusters: NDArray[np.int64],
@@ -305,14 +312,14 @@ def _scale(
 ) -> _Scale:
     """Parts (K,) of the cells at one scale, from the functions (n, K) of the samples in the order of the cells."""
     starts = np.flatnonzero(np.diff(parts, prepend=-1))
-    sizes = np.add.reduceat(of.sizes, starts).astype(np.int64)
+    sizes = np.add.reduceat(functions.sizes, starts).astype(np.int64)
 
     def mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
         if len(starts) == len(parts):
             return values
-        return np.asarray(np.add.reduceat(values * of.sizes, starts, axis=1) / sizes)
+        return np.asarray(np.add.reduceat(values * functions.sizes, starts, axis=1) / sizes)
 
-    neighbors, distances = _facing(of, parts)
+    neighbors, distances = _facing(functions, parts)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = [mean(changes) for changes in steps]
     return _Scale(mean(by_cell), first, sizes, clusters[starts], neighbors, distances, own)
@@ -405,18 +412,19 @@ def _discriminants(
     cells: NDArray[np.int64],
     squares: NDArray[np.float64],
     rows: NDArray[np.int64],
-    of: ClassSums,
+    sums: ClassSums,
     step_covariance: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means m (K, p) and S⁻¹ mᵀ (p, K), with S the covariance within cells, shrunk.
 
     O. Ledoit, M. Wolf, doi:10.1016/S0047-259X(03)00096-4. A cell without samples has the mean of all.
     """
-    mean = of.sums.sum(axis=0) / of.sizes.sum()
-    means = np.where(of.sizes[:, None] > 0, of.sums / np.maximum(of.sizes, 1)[:, None], mean)
-    p, free = len(mean), max(1, len(rows) - int(np.count_nonzero(of.sizes)))
-    weighted = means * np.sqrt(of.sizes)[:, None]
-    covariance = (of.squares - weighted.T @ weighted) / free
+    sizes = sums.sizes
+    mean = sums.sums.sum(axis=0) / sizes.sum()
+    means = np.where(sizes[:, None] > 0, sums.sums / np.maximum(sizes, 1)[:, None], mean)
+    p, free = len(mean), max(1, len(rows) - int(np.count_nonzero(sizes)))
+    weighted = means * np.sqrt(sizes)[:, None]
+    covariance = (sums.squares - weighted.T @ weighted) / free
     mean_variance = float(np.trace(covariance)) / p
     own = cells[rows]
     products = (points @ means.T)[rows, own]
@@ -428,7 +436,7 @@ def _discriminants(
     covariance *= 1.0 - share
     # cells of equal points have no covariance: they are as far apart as rounding tells
     rounding, tiny = np.finfo(np.float64).eps * np.sqrt(p), np.finfo(np.float64).tiny
-    least = 4.0 * rounding * np.trace(of.squares) / free + tiny
+    least = 4.0 * rounding * np.trace(sums.squares) / free + tiny
     covariance[np.diag_indices(p)] += max((share + 1e-9) * mean_variance, least)
     if step_covariance is not None:
         covariance += step_covariance
@@ -437,7 +445,7 @@ def _discriminants(
 
 
 def _facing(
-    of: CellFunctions, parts: NDArray[np.int64]
+    functions: CellFunctions, parts: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Gabriel neighbors (q, q) among parts (K,) of the cells, and squared Mahalanobis distances of their means.
 
@@ -445,9 +453,9 @@ def _facing(
     """
     q = int(parts.max()) + 1
     weights = np.zeros((q, len(parts)))
-    weights[parts, np.arange(len(parts))] = of.sizes
+    weights[parts, np.arange(len(parts))] = functions.sizes
     weights /= weights.sum(axis=1, keepdims=True)
-    gram = weights @ of.gram @ weights.T
+    gram = weights @ functions.gram @ weights.T
     squared = np.diag(gram)[:, None] + np.diag(gram) - 2.0 * gram
     least = squared * (1.0 - 1e-9) - _ROUNDING * np.diag(gram).max()
     neighbors = np.ones((q, q), dtype=bool)
@@ -465,9 +473,9 @@ def reassigned(
     A classification EM of normal clusters with a common covariance; a round that would empty a cluster is not taken.
     """
     for _ in range(n_rounds):
-        of = cell_functions(points, labels)
-        new = np.argmax(of.values + np.log(of.sizes), axis=1).astype(np.int64)
-        if len(np.unique(new)) < len(of.sizes) or np.array_equal(new, labels):
+        functions = cell_functions(points, labels)
+        new = np.argmax(functions.values + np.log(functions.sizes), axis=1).astype(np.int64)
+        if len(np.unique(new)) < len(functions.sizes) or np.array_equal(new, labels):
             break
         labels = new
     return labels

@@ -23,7 +23,13 @@ from scipy.spatial.distance import pdist
 from mscam_dask.linalg.eigensolver import top_eigenpairs
 from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.assessment import view_graph
-from mscam_dask.solvers.borders import Points, borders, cell_functions, largest_p_value, reassigned
+from mscam_dask.solvers.borders import (
+    JointPoints,
+    borders,
+    cell_functions,
+    largest_p_value,
+    reassigned,
+)
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
 from mscam_dask.types.result import SMALLEST, Borders
@@ -79,17 +85,17 @@ def _median_of_noise(ratio: float) -> float:
 class LinkedPoints:
     """Points, and what candidates of every number of clusters need of them."""
 
-    points: Points
+    points: JointPoints
     scores: NDArray[np.float64]  # (n, q) principal scores
     in_trees: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
     trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
 
 
-def linked_points(points: Points) -> LinkedPoints:
+def linked_points(points: JointPoints) -> LinkedPoints:
     """Points with their principal scores and linkage trees."""
     scores = principal_scores(points.rows)
     linked = spread_rows(len(scores), SIZES.n_compared)
-    trees = [linkage(pdist(of[linked]), method="average") for of in (scores, points.rows)]
+    trees = [linkage(pdist(rows[linked]), method="average") for rows in (scores, points.rows)]
     return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
 
 
@@ -110,10 +116,10 @@ def ward_tree(views: Sequence[ReferenceGraphs], n_clusters: int) -> WardTree:
 
 
 def ward_partition(
-    points: Points, of: WardTree, n_clusters: int, n_rounds: int
+    points: JointPoints, ward: WardTree, n_clusters: int, n_rounds: int
 ) -> list[NDArray[np.int64]]:
     """Candidate with c clusters from a Ward linkage, with some rounds of reassignment; none without."""
-    found = linkage_partition(of.tree, of.linked, of.rows, n_clusters, SMALLEST)
+    found = linkage_partition(ward.tree, ward.linked, ward.rows, n_clusters, SMALLEST)
     return _all_reassigned(points, found, n_clusters, n_rounds)
 
 
@@ -153,7 +159,7 @@ def reassigned_partitions(
 
 
 def _all_reassigned(
-    points: Points, partitions: Sequence[NDArray[np.int64]], n_clusters: int, n_rounds: int
+    points: JointPoints, partitions: Sequence[NDArray[np.int64]], n_clusters: int, n_rounds: int
 ) -> list[NDArray[np.int64]]:
     """Partitions that have c clusters, each with some rounds of reassignment."""
     return [
@@ -193,7 +199,7 @@ def linkage_partition(
 
 
 def best_by_borders(
-    points: Points,
+    points: JointPoints,
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
     own: Borders,
@@ -231,7 +237,7 @@ def best_by_borders(
     return -max(better)[-1] if better else 0
 
 
-def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> list[bool]:
+def views_separate(points: JointPoints, labels: NDArray[np.int64], own: Borders) -> list[bool]:
     """For each pair of clusters that has no border among its `own`, whether views separate the two in the same way.
 
     The cross-fitted discriminants of each two views share variance (r²) within both clusters; in halves of one cluster they
@@ -254,12 +260,12 @@ def views_separate(points: Points, labels: NDArray[np.int64], own: Borders) -> l
 
 
 def best_by_p_value(
-    linked: LinkedPoints, of: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+    linked: LinkedPoints, ward: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
     """Smallest largest p-value of the borders of partitions into c clusters, and its partition; candidates included."""
     found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
     found += reassigned_partitions(linked, n_clusters, 1)
-    found += ward_partition(linked.points, of, n_clusters, 1)
+    found += ward_partition(linked.points, ward, n_clusters, 1)
     p_values = [largest_p_value(linked.points, labels) for labels in found]
     if not found:
         return 1.0, np.zeros(len(linked.scores), dtype=np.int64)

@@ -47,11 +47,11 @@ def pool_members(
     return np.sort(np.concatenate(chosen))
 
 
-Points = WeightedBlocks | IncompleteBlocks
+JointEmbedding = WeightedBlocks | IncompleteBlocks
 
 
 def cluster_rows(
-    points: Points,
+    points: JointEmbedding,
     labels: NDArray[np.int64],
     n_neighbors: int,
     pool: NDArray[np.int64] | None = None,
@@ -76,7 +76,7 @@ def cluster_rows(
             part: csr_array[np.float64] = csr_array((1, n))
         elif len(members) == sizes[cluster]:
             first, last = np.searchsorted(samples, [start, start + len(points)]).tolist()
-            whole: Points = (
+            whole: JointEmbedding = (
                 points.take(members)
                 if pool_points is None
                 else as_weighted_blocks(pool_points[members].astype(np.float64))
@@ -105,7 +105,7 @@ def cluster_rows(
 
 
 def _nearest_members(
-    members: Points, n_neighbors: int, start: int, stop: int
+    members: JointEmbedding, n_neighbors: int, start: int, stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Neighbors of some members of a cluster, of at most k others all, and their weights."""
     most = len(members) - 1
@@ -163,7 +163,7 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
 
 
 def points_at(
-    points: Points, start: int, samples: NDArray[np.int64]
+    points: JointEmbedding, start: int, samples: NDArray[np.int64]
 ) -> NDArray[np.float32] | IncompleteBlocks:
     """Points of those samples that are in a block of rows; incomplete views are in one block."""
     if isinstance(points, IncompleteBlocks):

@@ -86,7 +86,7 @@ N_FOLDS = 5
 # The most neighbors that vote.
 _MAX_NEIGHBORS = 40
 
-Points = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,15 +96,15 @@ class NeighborVotes:
     labels: NDArray[np.int64]  # (m,) clusters of the voters
     n_clusters: int
     n_neighbors: int  # neighbors of a sample that vote
-    joint: Points  # (m, Σr), NaN in the views that a voter is absent from
-    loadings: tuple[Points, ...]  # (r_v, q_v), from leading ridge coordinates to discriminants
-    discriminants: tuple[Points, ...]  # (m, q_v), NaN where absent; none if all are in one cluster
+    joint: Array  # (m, Σr), NaN in the views that a voter is absent from
+    loadings: tuple[Array, ...]  # (r_v, q_v), from leading ridge coordinates to discriminants
+    discriminants: tuple[Array, ...]  # (m, q_v), NaN where absent; none if all are in one cluster
 
-    def __call__(self, views: Sequence[Points]) -> Points:
+    def __call__(self, views: Sequence[Array]) -> Array:
         """Shares of the votes (b, c) for b samples given by view; rows sum to one."""
         return self.with_views(views)[0]
 
-    def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
+    def with_views(self, views: Sequence[Array]) -> tuple[Array, NDArray[np.int64]]:
         """Shares of the votes (b, c), and the cluster (b, v) that neighbors in each view prefer, −1 where rows are NaN."""
         has = _presence(views)
         distances: Distances = squared_distances
@@ -126,8 +126,8 @@ class NeighborVotes:
         return shares / counts, preferred
 
     def _votes(
-        self, points: Points, voters: Points, labels: NDArray[np.int64], between: Distances
-    ) -> Points:
+        self, points: Array, voters: Array, labels: NDArray[np.int64], between: Distances
+    ) -> Array:
         """Shares of the votes (b, c) of the nearest voters at finite distances."""
         votes = np.zeros((len(points), self.n_clusters))
         count = min(self.n_neighbors, len(voters))
@@ -148,7 +148,7 @@ def folds_of(n_samples: int) -> NDArray[np.int64]:
 
 
 def fit_votes(
-    views: Sequence[Points], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
+    views: Sequence[Array], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
 ) -> NeighborVotes:
     """Fit the discriminants of each view to voters (m, r_v), NaN where absent, in clusters (m,)."""
     found = np.unique(labels)
@@ -172,8 +172,8 @@ class CrossFit:
     calibration: Calibration
 
     def __call__(
-        self, views: Sequence[Points], folds: NDArray[np.int64]
-    ) -> tuple[Points, NDArray[np.int64]]:
+        self, views: Sequence[Array], folds: NDArray[np.int64]
+    ) -> tuple[Array, NDArray[np.int64]]:
         """Memberships (b, c) of samples of some folds (b,), and the cluster (b, v) by view."""
         shares, preferred = _cross_fitted(self.models, views, folds)
         return self.calibration(shares, views), preferred
@@ -186,12 +186,12 @@ class Calibration:
     β depends on the views that a sample has: on the view if it is the only one, else on their number.
     """
 
-    sizes: Points  # (c,) shares of the clusters
+    sizes: Array  # (c,) shares of the clusters
     n_neighbors: int
-    of_view: Points  # (v,) β of samples that have this view only
-    of_count: Points  # (v + 1,) β of samples by their number of views
+    of_view: Array  # (v,) β of samples that have this view only
+    of_count: Array  # (v + 1,) β of samples by their number of views
 
-    def __call__(self, shares: Points, views: Sequence[Points]) -> Points:
+    def __call__(self, shares: Array, views: Sequence[Array]) -> Array:
         """Memberships (b, c) of samples given by view."""
         has = _presence(views)
         counts = has.sum(axis=1)
@@ -203,7 +203,7 @@ class Calibration:
 
 
 def fit_folds(
-    views: Sequence[Points],
+    views: Sequence[Array],
     labels: NDArray[np.int64],
     folds: NDArray[np.int64],
     n_clusters: int,
@@ -222,7 +222,7 @@ def fit_folds(
     views, labels, folds = [view[some] for view in views], labels[some], folds[some]
     # one sample more, spread over all clusters: none is empty in a sample
     counted = np.bincount(labels, minlength=n_clusters).astype(np.float64)
-    sizes: Points = (counted + 1.0 / n_clusters) / (len(labels) + 1.0)
+    sizes: Array = (counted + 1.0 / n_clusters) / (len(labels) + 1.0)
     has = _presence(views)
     counts = has.sum(axis=1)
     of_view, of_count = np.ones(len(views)), np.ones(len(views) + 1)
@@ -259,7 +259,7 @@ def fit_folds(
 _MIN_CALIBRATED = 5
 
 
-def _exponent(ratios: Points, sizes: Points, labels: NDArray[np.int64]) -> float:
+def _exponent(ratios: Array, sizes: Array, labels: NDArray[np.int64]) -> float:
     """Exponent β with the largest likelihood of the labels (m,), from 0.02 to 8."""
     rows = np.arange(len(labels))
 
@@ -270,18 +270,18 @@ def _exponent(ratios: Points, sizes: Points, labels: NDArray[np.int64]) -> float
     return float(minimize_scalar(loss, bounds=(0.02, 8.0), method="bounded").x)
 
 
-def _log_ratios(shares: Points, sizes: Points, n_neighbors: int) -> Points:
+def _log_ratios(shares: Array, sizes: Array, n_neighbors: int) -> Array:
     """Logarithms (m, c) of the shares of the votes over the sizes of the clusters; one vote more is spread by these (Laplace)."""
     return np.asarray(np.log((n_neighbors * shares + sizes) / ((n_neighbors + 1.0) * sizes)))
 
 
-def _presence(views: Sequence[Points]) -> NDArray[np.bool_]:
+def _presence(views: Sequence[Array]) -> NDArray[np.bool_]:
     return np.stack([~np.isnan(view[:, 0]) for view in views], axis=1)
 
 
 def _cross_fitted(
-    models: Sequence[NeighborVotes], views: Sequence[Points], folds: NDArray[np.int64]
-) -> tuple[Points, NDArray[np.int64]]:
+    models: Sequence[NeighborVotes], views: Sequence[Array], folds: NDArray[np.int64]
+) -> tuple[Array, NDArray[np.int64]]:
     """Shares of the votes (b, c) of voters of other folds, and the cluster (b, v) by view."""
     shares = np.empty((len(folds), models[0].n_clusters))
     preferred = np.empty((len(folds), len(views)), dtype=np.int64)
@@ -292,7 +292,7 @@ def _cross_fitted(
     return shares, preferred
 
 
-def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
+def _loadings(points: Array, labels: NDArray[np.int64]) -> Array:
     """Linear discriminants (r, q) of the samples that a view has; none if these are in one cluster."""
     has = ~np.isnan(points[:, 0])
     sums = class_sums(points[has], np.unique(labels[has], return_inverse=True)[1])

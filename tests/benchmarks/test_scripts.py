@@ -42,7 +42,7 @@ def test_scale_out(capsys: Output) -> None:
     speed_ups = scale_out.main(["--quick", "--workers", "1", "4"])
     assert speed_ups[0] == pytest.approx(1.0)
     assert 1.0 < speed_ups[1] <= 4.0
-    assert "| admm_view | " in capsys.readouterr().out
+    assert "| solved_view | " in capsys.readouterr().out
 
 
 def test_simulated_workers_take_tasks_as_results_allow() -> None:

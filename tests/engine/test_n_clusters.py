@@ -359,7 +359,7 @@ def test_tasks_of_the_assessment_are_submitted_once_and_before_the_first_iterati
     executor = Listed()
     settings = [Parameters(n_clusters=3, scale=scale) for scale in ("unit", "standard")]
     solution = run_fit(as_multi_view(views), settings, executor)
-    stages, first = executor.stages, executor.stages.index("admm_view")
+    stages, first = executor.stages, executor.stages.index("solved_view")
     assert stages.count("view_agreement") == 1
     assert stages.index("view_agreement") < first
     agreement = solution.assessment.view_agreement

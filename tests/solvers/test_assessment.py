@@ -19,7 +19,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.assessment import agreement_with_clusters, view_agreement, views_agree
-from mscam_dask.solvers.borders import Points
+from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.cluster_tree import cluster_tree, merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import GraphRows, row_weights_between
 from mscam_dask.solvers.lda import LinearDiscriminants, class_sums, discriminant_loadings
@@ -97,12 +97,14 @@ def test_views_agree_on_one_rare_cluster_and_not_by_chance() -> None:
     together = apart = 0
     for _ in range(20):
         rows = rng.normal(size=(600, 8)) + 1.75 * labels[:, None]  # 3.5 standard deviations a view
-        together += views_agree(views, Points(rows, (4, 4)), labels)
+        together += views_agree(views, JointPoints(rows, (4, 4)), labels)
         rows[:, 4:] = rng.permutation(rows[:, 4:])
-        apart += views_agree(views, Points(rows, (4, 4)), labels)
+        apart += views_agree(views, JointPoints(rows, (4, 4)), labels)
     assert together == 20
     assert apart <= 3
-    assert views_agree(views[:1], Points(rng.normal(size=(600, 8)), (8,)), labels)  # of one view
+    assert views_agree(
+        views[:1], JointPoints(rng.normal(size=(600, 8)), (8,)), labels
+    )  # of one view
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -117,11 +119,11 @@ def test_samples_that_a_view_lacks_count_for_no_agreement(share: float) -> None:
             for graph, rows in zip(graphs, has, strict=True)
         ]
         own = [4.0 * np.eye(3)[labels] + rng.normal(size=(150, 3)) for _ in graphs]
-        together += views_agree(views, Points(np.hstack(own), (3, 3)), labels)
+        together += views_agree(views, JointPoints(np.hstack(own), (3, 3)), labels)
         own[1][has[1]] = own[1][rng.permutation(has[1])]
         lacking = np.setdiff1d(np.arange(150), has[1])
         own[1][lacking] = own[0][lacking]  # they come from the other view
-        apart += views_agree(views, Points(np.hstack(own), (3, 3)), labels)
+        apart += views_agree(views, JointPoints(np.hstack(own), (3, 3)), labels)
     assert together == 20
     assert apart <= 3
 
@@ -135,7 +137,7 @@ def test_independent_partitions_of_two_views_are_no_agreement_however_few_sample
     for _ in range(20):
         first, second = rng.integers(4, size=(2, 160))
         own = [6.0 * np.eye(4)[labels] + rng.normal(size=(160, 4)) for labels in (first, second)]
-        points = Points(np.hstack(own), (4, 4))
+        points = JointPoints(np.hstack(own), (4, 4))
         agree += views_agree(views, points, 4 * first + second)
     assert agree <= 3
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.solvers.borders import (
-    Points,
+    JointPoints,
     borders,
     column_steps,
     largest_p_value,
@@ -35,10 +35,10 @@ def normals(seed: int, sizes: tuple[int, ...], separation: float, p: int) -> tup
     return points, labels
 
 
-def as_points(rows: Array) -> Points:
+def as_points(rows: Array) -> JointPoints:
     """Columns of one view as points, with their steps."""
     steps = column_steps(rows)
-    return Points(rows, (rows.shape[1],), (np.diag(steps)[steps > 0.0],))
+    return JointPoints(rows, (rows.shape[1],), (np.diag(steps)[steps > 0.0],))
 
 
 @pytest.mark.parametrize("depth", [0.8, 1.0, 2.0])

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.solvers.borders import Points, borders
+from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
@@ -252,13 +252,13 @@ def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int
 @pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
 def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
     points, labels = normals(0, sizes, 9.0, 6)
-    found = candidate_partitions(linked_points(Points(points, (points.shape[1],))), len(sizes))
+    found = candidate_partitions(linked_points(JointPoints(points, (points.shape[1],))), len(sizes))
     assert max(adjusted_rand_score(labels, one) for one in found) == 1.0
     assert all(len(np.unique(one)) == len(sizes) for one in found)
 
 
 def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
-    points = linked_points(Points(np.arange(16.0)[:, None] ** 3, (1,)))
+    points = linked_points(JointPoints(np.arange(16.0)[:, None] ** 3, (1,)))
     assert linkage_partition(points.trees[0], points.in_trees, points.scores, 4, 5) == []
     (labels,) = linkage_partition(points.trees[0], points.in_trees, points.scores, 1, 5)
     assert not labels.any()
@@ -266,7 +266,7 @@ def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> N
 
 def test_a_candidate_may_have_a_cluster_of_four_samples() -> None:
     points, labels = normals(0, (400, 8, 4), 12.0, 30)
-    *_, found = candidate_partitions(linked_points(Points(points, (points.shape[1],))), 3)
+    *_, found = candidate_partitions(linked_points(JointPoints(points, (points.shape[1],))), 3)
     assert adjusted_rand_score(labels, found) == 1.0
 
 
@@ -277,12 +277,12 @@ def graphs(labels: NDArray[np.int64]) -> list[ReferenceGraphs]:
 
 
 def best(
-    points: Points, partitions: list[NDArray[np.int64]], views: list[ReferenceGraphs], c: int
+    points: JointPoints, partitions: list[NDArray[np.int64]], views: list[ReferenceGraphs], c: int
 ) -> int:
     return best_by_borders(points, partitions, views, borders(points, partitions[0], c))
 
 
-def separated_pairs(points: Points, labels: NDArray[np.int64], c: int) -> list[bool]:
+def separated_pairs(points: JointPoints, labels: NDArray[np.int64], c: int) -> list[bool]:
     return views_separate(points, labels, borders(points, labels, c))
 
 
@@ -293,7 +293,7 @@ def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_explain() -> None:
     rows, labels = normals(0, (300, 60), 9.0, 6)
-    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    points, halves = JointPoints(rows, (3, 3)), halves_of(rows[:, 0])
     assert best(points, [halves, labels], graphs(labels), 2) == 1
     assert best(points, [halves, labels], graphs(halves), 2) == 1
     assert best(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
@@ -301,7 +301,7 @@ def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_
 
 def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
     rows, labels = normals(0, (300, 6), 4.5, 6)
-    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    points, halves = JointPoints(rows, (3, 3)), halves_of(rows[:, 0])
     p_value = borders(points, labels, 2).p_values[0, 1]
     candidates = [labels] * (1 + int(0.05 / p_value))
     assert best(points, [halves, *candidates], graphs(labels), 2) == 1
@@ -319,7 +319,7 @@ def test_where_views_separate_a_pair_neighbors_decide() -> None:
     rows[truth == 4, 2] += 20.0
     first = np.where(truth < 2, truth, 2 + (rows[:, 3] > 0.0))
     candidate = np.maximum(truth - 1, 0)
-    points = Points(rows, (3, 3))
+    points = JointPoints(rows, (3, 3))
     separated = separated_pairs(points, first, 4)
     assert sorted(separated)[0] < sorted(separated)[-1]  # some, not all
     assert best(points, [first, candidate], graphs(candidate), 4) == 1
@@ -332,7 +332,7 @@ def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of
     rows = rng.normal(size=(460, 6))
     rows[200:400] += 1.2
     rows[400:] -= 9.0
-    points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
+    points, first = JointPoints(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
     apart = np.repeat([0, 1], (400, 60))
     assert separated_pairs(points, first, 2) == [True]
     # neighbors explain 0.9 of the entropy of the candidate, and 0.65 of that of the fit, which is more nats, or little
@@ -354,7 +354,7 @@ def test_clusters_that_views_separate_give_way_to_one_with_all_borders_that_neig
     rows[:, [0, 3]] += 6.0 * (truth == 1)[:, None]
     rows[:, [1, 4]] += 6.0 * (truth == 2)[:, None]
     first = np.where(truth == 2, 2, (gradient > 0.0).astype(np.int64))
-    points, own = Points(rows, (3, 3)), borders(Points(rows, (3, 3)), first, 3)
+    points, own = JointPoints(rows, (3, 3)), borders(JointPoints(rows, (3, 3)), first, 3)
     assert not own.support
     assert own.stand.any()
     assert all(views_separate(points, first, own))
@@ -371,13 +371,13 @@ def test_clusters_of_one_sample_are_refused() -> None:
     one[:60] += 9.0
     one[399] -= 30.0
     single = np.repeat([0, 1, 2], (60, 339, 1))
-    assert borders(Points(one, (3, 3)), single, 3).support
-    assert best(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
+    assert borders(JointPoints(one, (3, 3)), single, 3).support
+    assert best(JointPoints(one, (3, 3)), [halves, single], graphs(single), 3) == 0
 
 
 def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_taken() -> None:
     rows, labels = normals(0, (300, 60, 60), 9.0, 6)
-    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    points, halves = JointPoints(rows, (3, 3)), halves_of(rows[:, 0])
     pairs = np.where(labels == 2, 1, labels)
     small, large = pairs.copy(), pairs.copy()
     small[:3] = 2
@@ -394,7 +394,7 @@ def test_a_candidate_that_neighbors_explain_nearly_completely_takes_the_place_of
     rows = rng.normal(size=(400, 6))
     rows[:, 0] += 12.0 * (np.arange(400) % 2)
     rows[:40, 3] += 14.0
-    points = Points(rows, (3, 3))
+    points = JointPoints(rows, (3, 3))
     even, rare = np.arange(400) % 2, (np.arange(400) < 40).astype(np.int64)
     assert borders(points, even, 2).support
     assert borders(points, rare, 2).support
@@ -421,7 +421,7 @@ def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) 
     near = csr_array(kneighbors_graph(rows, 9))
     views = [ReferenceGraphs((csr_array(near + near.T),))]
     tree = ward_tree(views, len(sizes))
-    (found,) = ward_partition(Points(rows, (6,)), tree, len(sizes), 3)
+    (found,) = ward_partition(JointPoints(rows, (6,)), tree, len(sizes), 3)
     assert adjusted_rand_score(labels, found) == 1.0
 
 
@@ -430,16 +430,16 @@ def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> 
     labels = np.repeat([0, 1], 200)
     overlapping = rng.normal(size=(400, 9))
     overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
-    assert separated_pairs(Points(overlapping, (3, 3, 3)), labels, 2) == [True]
-    assert separated_pairs(Points(overlapping, (9,)), labels, 2) == []  # nothing to compare
+    assert separated_pairs(JointPoints(overlapping, (3, 3, 3)), labels, 2) == [True]
+    assert separated_pairs(JointPoints(overlapping, (9,)), labels, 2) == []  # nothing to compare
     one = rng.normal(size=(400, 9))
     halves = halves_of(one.sum(axis=1))
-    assert separated_pairs(Points(one, (3, 3, 3)), halves, 2) == [False]
+    assert separated_pairs(JointPoints(one, (3, 3, 3)), halves, 2) == [False]
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     rows, labels = normals(0, (200, 100, 50), 9.0, 6)
-    points = linked_points(Points(rows, (rows.shape[1],)))
+    points = linked_points(JointPoints(rows, (rows.shape[1],)))
     tree = ward_tree(graphs(labels), 5)
     p_values = [best_by_p_value(points, tree, [], number)[0] for number in (2, 3, 4, 5)]
     assert max(p_values[:2]) <= 0.05 < min(p_values[2:])

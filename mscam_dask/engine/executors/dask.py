@@ -73,7 +73,7 @@ _LOW_PRIORITY = frozenset({"reference_graphs", "points_of_view", "points", "view
 # Stages of similar tasks with the same large arguments. The scheduler would leave them to the worker
 # that has the arguments, even while others are idle. So each is submitted to the next worker in turn,
 # and the scheduler may still move it.
-_SPREAD_STAGES = frozenset({"exact_neighbors", "projected_distances", "admm_view"})
+_SPREAD_STAGES = frozenset({"exact_neighbors", "projected_distances", "solved_view"})
 
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(

@@ -126,7 +126,7 @@ def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
     with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
         known = client.cluster.scheduler.tasks
         workers = set(client.scheduler_info()["workers"])
-        handles = [executor.submit(abs, i, key=f"admm_view/0/{i}") for i in range(4)]
+        handles = [executor.submit(abs, i, key=f"solved_view/0/{i}") for i in range(4)]
         other = executor.submit(abs, 9, key="assemble_graph/0")
         executor.gather([*handles, other])
         places = [known[one.key].worker_restrictions for one in handles]
@@ -138,8 +138,8 @@ def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
 
 def test_tasks_dealt_to_a_worker_that_is_gone_run_on_another() -> None:
     with local_client(2, processes=False) as client, DaskExecutor(client) as executor:
-        executor.submit(abs, 0, key="admm_view/0/0")
+        executor.submit(abs, 0, key="solved_view/0/0")
         gone = next(iter(client.scheduler_info()["workers"]))
         client.retire_workers([gone])
-        handles = [executor.submit(abs, -i, key=f"admm_view/0/{i}") for i in (1, 2)]
+        handles = [executor.submit(abs, -i, key=f"solved_view/0/{i}") for i in (1, 2)]
         assert executor.gather(handles) == [1, 2]

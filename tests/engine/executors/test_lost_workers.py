@@ -53,8 +53,8 @@ def unforgiving_client() -> Iterator[Client]:
 
 def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> None:
     with DaskExecutor(unforgiving_client) as executor:
-        handle = executor.submit(die, 0.0, key="admm_view/3/colour")
-        named = quotes("'admm_view 3/colour'", 1, "tcp://")
+        handle = executor.submit(die, 0.0, key="solved_view/3/colour")
+        named = quotes("'solved_view 3/colour'", 1, "tcp://")
         with pytest.raises(WorkerLostError, match=named) as caught:
             executor.gather([handle])
     assert isinstance(caught.value, ClusterError)
@@ -106,6 +106,6 @@ def test_an_exception_is_tried_again(tmp_path: Path) -> None:
 def test_a_key_that_was_given_before_is_another_task() -> None:
     # a view may be called "0/colour", and its key look like that of a repeated sub-solve
     with local_client(1, processes=False) as client, DaskExecutor(client) as executor:
-        handles = [executor.submit(value, float(i), key="admm_view/0/colour") for i in range(4)]
-        handles.append(executor.submit(value, 9.0, key="admm_view/0/colour #2"))
+        handles = [executor.submit(value, float(i), key="solved_view/0/colour") for i in range(4)]
+        handles.append(executor.submit(value, 9.0, key="solved_view/0/colour #2"))
         assert executor.gather(handles) == [0.0, 1.0, 2.0, 3.0, 9.0]
