@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,15 @@ from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.batch_effects import (
     BatchCells,
+    OffsetPrices,
     batch_cells,
     batch_means,
     batch_scales,
+    counted_cells,
     expected_share,
     fit_new_batch,
     group_sums,
     new_correction,
-    price_of_offsets,
     same_batch_share,
     score_encoder,
     view_correction,
@@ -35,6 +37,9 @@ from mscam_dask.types.rules import SIZES
 
 SMALLEST_NEW_BATCH = 10
 """Samples of a new batch from which its offsets can be estimated."""
+
+# Cells, at most, if the number of clusters is selected.
+_N_COUNTED = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,22 +66,23 @@ class _Scored:
 
 
 def batch_effects(
-    data: MultiViewData, batches: NDArray[np.int64], n_cells: int, executor: Executor
+    data: MultiViewData, batches: NDArray[np.int64], n_clusters: int | None, executor: Executor
 ) -> BatchEffects:
-    """Estimate batch effects on a sample of every batch."""
+    """Estimate batch effects on a sample of every batch; the number of clusters, None to count cells."""
     rows = sampled_batches(batches, SIZES.n_batched)
     own, n_batches = batches[rows], int(batches.max()) + 1
     sampled = {
         view.name: sampled_view(view, rows) for view in data.views if view.view_type == "features"
     }
-    n_cells = max(1, min(n_cells, len(rows) // 2))
+    n_cells = max(1, min(n_clusters or _N_COUNTED, len(rows) // 2))
+    find = counted_cells if n_clusters is None else batch_cells
     with executor:
         stage = Stage(executor, "batches")
         scored = [
             stage.submit(scores_of_view, view, own, n_batches, n_cells, part=name)
             for name, view in sampled.items()
         ]
-        cells = stage.submit(cells_of_views, scored, own, n_batches, n_cells)
+        cells = stage.submit(cells_of_views, scored, own, n_batches, n_cells, find)
         found = [
             stage.submit(correction_of_view, view, one, cells, own, part=name)
             for (name, view), one in zip(sampled.items(), scored, strict=True)
@@ -125,13 +131,17 @@ def scores_of_view(
 
 
 def cells_of_views(
-    scored: list[_Scored], batches: NDArray[np.int64], n_batches: int, n_cells: int
+    scored: list[_Scored],
+    batches: NDArray[np.int64],
+    n_batches: int,
+    n_cells: int,
+    find: Callable[..., BatchCells],
 ) -> BatchCells:
     """Cells of the samples of all views."""
     n = len(batches)
     scores = [PresentSamples(one.samples, n).spread(one.scores) for one in scored]
-    price = price_of_offsets([one.encoder.loadings.shape for one in scored])
-    return batch_cells(np.hstack(scores), batches, n_batches, n_cells, price)
+    price = OffsetPrices.of_shapes([one.encoder.loadings.shape for one in scored])
+    return find(np.hstack(scores), batches, n_batches, n_cells, price)
 
 
 def correction_of_view(
@@ -169,7 +179,7 @@ def corrections_of_new_batch(
         here = np.arange(len(samples)) if present is None else present.samples
         rows = view.read(0, view.shape[0])
         part[here], rows_of[name] = encoder(rows), (here, rows)
-    price = price_of_offsets([one.loadings.shape for one in effects.encoders.values()])
+    price = OffsetPrices.of_shapes([one.loadings.shape for one in effects.encoders.values()])
     cells = fit_new_batch(np.hstack(parts), effects.score_means, price)
     return {
         name: new_correction(rows, effects.row_means[name][cells[here]])

@@ -407,10 +407,6 @@ def _shown(rows: Any, data: MultiViewData) -> list[Any]:
 # batches -----------------------------------------------------------------------------------------
 
 
-# Cells with which batch effects are estimated if the number of clusters is selected.
-_N_CELLS = 8
-
-
 @dataclasses.dataclass(frozen=True)
 class FittedBatches:
     """Batches of a fit: their names in ascending order, the batch (n,) of each sample, and their effects."""
@@ -475,7 +471,7 @@ class FittedBatches:
 
 
 def fit_batches(
-    X: Any, data: MultiViewData, batches: Any, n_cells: int | None, executor: Executor
+    X: Any, data: MultiViewData, batches: Any, n_clusters: int | None, executor: Executor
 ) -> FittedBatches:
     """Estimate the effects of the batches of a fit on its views."""
     codes, names = validated_batches(batches, X, data)
@@ -484,7 +480,7 @@ def fit_batches(
             "batches were given, but all views are distances or kernels, from which batch effects cannot "
             "be removed. Give a view of features, or leave batches out."
         )
-    return FittedBatches(names, codes, batch_effects(data, codes, n_cells or _N_CELLS, executor))
+    return FittedBatches(names, codes, batch_effects(data, codes, n_clusters, executor))
 
 
 def _corrected(

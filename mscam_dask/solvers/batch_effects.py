@@ -8,7 +8,8 @@ alone, so that clusters of one batch stay where they are. See docs/method.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,14 +39,17 @@ _N_COARSE, _N_FINE = 40, 3
 
 _N_ROUNDS = 20
 
+# Largest change of values in place of absent ones, in units of the noise, at which rounds end.
+_STILL = 1e-2
+
 # Losses, −2 log of the evidence, up to this above the least one are likely too.
 _LIKELY = -2.0 * np.log(RULES.level)
 
 # Starts of k-means.
 _N_STARTS = 2
 
-Price = Callable[[NDArray[np.float64], NDArray[np.int64]], float]
-"""-2 log of the evidence against offsets (B, q) of batches with sizes (B,), in units of the noise."""
+# Numbers of cells that are tried after the one found.
+_N_MISSED = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,6 +62,9 @@ class BatchCells:
     squares: float  # of the residuals
     # Whether the data tell which cells of the batches are the same.
     matched: bool = True
+    variance: float = 1.0  # of the residuals
+    price: float = 0.0  # of the offsets
+    cut: float = 0.0  # squares, by this variance, that another cell saves without structure
 
 
 def batch_means(
@@ -106,22 +113,40 @@ def score_encoder(
     return dataclasses.replace(found.encoder, loadings=loadings)
 
 
-def price_of_offsets(shapes: Sequence[tuple[int, ...]]) -> Price:
-    """Price of offsets in the scores of all views side by side, with (columns, scores) of each view.
+@dataclasses.dataclass(frozen=True, slots=True)
+class OffsetPrices:
+    """Prices of offsets in the scores of all views side by side, −2 log of their evidence.
 
-    The offsets of a batch of n samples in the d columns of a view are normal, with variance τ² or zero. The price
-    is that of the likeliest τ², with log n for τ² itself: twice as large offsets cost 2 d log 2 more.
+    The offsets of a batch of n samples in the d columns of a view are normal, with variance τ² or zero. The price is
+    that of the likeliest τ², with log n for τ² itself: twice as large offsets cost 2 d log 2 more.
     """
-    dims, widths = np.array(shapes).T
-    views = np.repeat(np.arange(len(dims)), widths)
 
-    def price(offsets: NDArray[np.float64], sizes: NDArray[np.int64]) -> float:
-        squares = sums_by_group(offsets.T**2, views, len(dims)) * sizes
-        ratios = np.maximum(squares / dims[:, None], 1.0)
-        normal = dims[:, None] * (1.0 + np.log(ratios)) + np.log(np.maximum(sizes, 1))
-        return float(np.minimum(squares, normal).sum())
+    views: NDArray[np.int64]  # (q,) of each score
+    dims: NDArray[np.float64]  # (V,) columns of each view
 
-    return price
+    @classmethod
+    def of_shapes(cls, shapes: Sequence[tuple[int, ...]]) -> OffsetPrices:
+        """Prices for views with (columns, scores)."""
+        dims, widths = np.array(shapes).T
+        return cls(np.repeat(np.arange(len(dims)), widths), dims.astype(np.float64))
+
+    def _both(
+        self, offsets: NDArray[np.float64], sizes: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Losses (V, B) if offsets (B, q) of batches with sizes (B,) are zero, and if they are normal."""
+        none = sums_by_group(offsets.T**2, self.views, len(self.dims)) * sizes
+        ratios = np.maximum(none / self.dims[:, None], 1.0)
+        normal = self.dims[:, None] * (1.0 + np.log(ratios)) + np.log(np.maximum(sizes, 1))
+        return none, normal
+
+    def __call__(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> float:
+        """Price of offsets (B, q) of batches with sizes (B,)."""
+        return float(np.minimum(*self._both(offsets, sizes)).sum())
+
+    def in_all_views(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.bool_]:
+        """Whether batches (B,) have offsets in all views."""
+        none, normal = self._both(offsets, sizes)
+        return np.asarray((none > normal).all(axis=0))
 
 
 def batch_scales(
@@ -155,7 +180,7 @@ def batch_cells(
     batches: NDArray[np.int64],
     n_batches: int,
     n_cells: int,
-    price: Price,
+    price: OffsetPrices,
 ) -> BatchCells:
     """Cells and offsets with the most evidence: residual squares, and the price of the offsets from the largest batch.
 
@@ -168,19 +193,54 @@ def batch_cells(
     means = _means_of(filled, batches, n_batches)
     cells = k_means(filled, n_cells, _N_STARTS)
     fits = [_squares_fit(filled, absent, cells, batches, none)]
-    starts = [none, means - (sizes @ means) / sizes.sum()]
-    for offsets in starts + _offsets_of_pairs(filled, batches, n_batches, n_cells, price):
+    starts = _offsets_of_pairs(filled, batches, n_batches, n_cells, price)
+    for offsets in [means - (sizes @ means) / sizes.sum(), *starts]:
         cells = k_means(filled - offsets[batches], n_cells, _N_STARTS)
         fits.append(_iterated(filled, absent, batches, cells, offsets))
     squares = np.array([fit.squares for fit in fits])
     variance = max(squares.min() / max(1, np.count_nonzero(~absent)), np.finfo(np.float64).tiny)
-    losses = squares / variance + [
-        _price_of_fit(fit, filled, batches, price, variance) for fit in fits
+    prices = np.array([_price_of_fit(fit, filled, batches, price) for fit in fits])
+    # an offset can always put one cell on another, and the cell that this spares cuts another one
+    n_offsets = int(np.count_nonzero(sizes)) - 1
+    cuts = [
+        _worth_of_cuts(fit, filled, batches, n_offsets) + _LIKELY * variance
+        if fit.offsets.any()
+        else 0.0
+        for fit in fits
     ]
-    best = fits[int(np.argmin(losses))]
+    losses = (squares + cuts) / variance + prices
+    chosen = int(np.argmin(losses))
+    best = fits[chosen]
     likely = [fit for fit, loss in zip(fits, losses - losses.min(), strict=True) if loss < _LIKELY]
     same = all(_same_cells_meet(best, fit) for fit in likely)
-    return dataclasses.replace(best, matched=same and not _groups(best, batches).any())
+    return dataclasses.replace(
+        best,
+        matched=same and _are_matched(best, batches, price),
+        variance=float(variance),
+        price=float(prices[chosen]),
+        cut=_worth_of_cuts(best, filled, batches, 1) / variance,
+    )
+
+
+def counted_cells(
+    scores: NDArray[np.float64],
+    batches: NDArray[np.int64],
+    n_batches: int,
+    most: int,
+    price: OffsetPrices,
+) -> BatchCells:
+    """Cells and offsets with as many cells as save more squares than cuts of normal samples without structure would."""
+    found, owed, n_missed = batch_cells(scores, batches, n_batches, 1, price), 0.0, 0
+    for n_cells in range(2, most + 1):
+        more = batch_cells(scores, batches, n_batches, n_cells, price)
+        owed += more.cut
+        if (found.squares - more.squares) / more.variance + found.price - more.price > owed:
+            found, owed, n_missed = more, 0.0, 0
+            continue
+        n_missed += 1
+        if n_missed == _N_MISSED:
+            break
+    return found
 
 
 def _same_cells_meet(best: BatchCells, other: BatchCells) -> bool:
@@ -192,46 +252,57 @@ def _same_cells_meet(best: BatchCells, other: BatchCells) -> bool:
     return bool(np.sum(moved**2, axis=1).max() <= 0.25 * nearest)
 
 
-def _groups(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Group (B,) of each batch, 0 for that of the largest; cells with a share of the samples of several batches link them."""
+def _links(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number (B, B) of cells with a share of the samples of both batches."""
     counts = _counts(fit.cells, batches, len(fit.means), len(fit.offsets))
-    sizes = counts.sum(axis=0)
-    shared = ((counts >= RULES.level * sizes) & (counts > 0.0)).astype(np.float64)
-    groups = connected_components(shared.T @ shared, directed=False)[1]
-    first = groups[np.argmax(sizes)]
-    found = np.where(groups == first, 0, np.where(groups == 0, first, groups))
-    return np.where(sizes > 0.0, found, 0).astype(np.int64)
+    shared = ((counts >= RULES.level * counts.sum(axis=0)) & (counts > 0.0)).astype(np.int64)
+    return np.asarray(shared.T @ shared)
+
+
+def _are_matched(fit: BatchCells, batches: NDArray[np.int64], price: OffsetPrices) -> bool:
+    """Whether cells link all batches that are here: two of them where batches have offsets in all views.
+
+    Some offset puts any cell on any other one; only a second pair, or a view that stays where it is, confirms it.
+    """
+    sizes = np.bincount(batches, minlength=len(fit.offsets))
+    base = np.argmax(sizes)
+    covariance = _covariance(_counts(fit.cells, batches, len(fit.means), len(sizes)))
+    own = np.diag(covariance)
+    n_compared = 1.0 / np.maximum(own + own[base] - 2.0 * covariance[base], 1.0 / len(batches))
+    free = price.in_all_views(fit.offsets - fit.offsets[base], n_compared)
+    linked = _links(fit, batches) > (free[:, None] | free)
+    return bool(connected_components(linked[np.ix_(sizes > 0, sizes > 0)], directed=False)[0] == 1)
 
 
 def _price_of_fit(
-    fit: BatchCells,
-    rows: NDArray[np.float64],
-    batches: NDArray[np.int64],
-    price: Price,
-    variance: float,
+    fit: BatchCells, rows: NDArray[np.float64], batches: NDArray[np.int64], price: OffsetPrices
 ) -> float:
-    """Price of the offsets from the largest batch, and of those from its group that means of other groups have.
+    """Price of the offsets from the largest batch, and of those from its group that means of other groups have."""
+    sizes = np.bincount(batches, minlength=len(fit.offsets))
+    n_groups, groups = connected_components(_links(fit, batches), directed=False)
+    of_groups = groups[batches].astype(np.int64)
+    means = _means_of(rows - fit.offsets[batches], of_groups, n_groups)
+    of_offsets = price(fit.offsets - fit.offsets[np.argmax(sizes)], sizes)
+    first = means[of_groups[np.argmax(batches == np.argmax(sizes))]]
+    of_means = price(means - first, np.bincount(of_groups, minlength=n_groups))
+    return of_offsets + of_means
 
-    An offset can always put one cell on another; the cell that this spares cuts normal samples in two at their mean.
-    """
-    sizes, groups = np.bincount(batches, minlength=len(fit.offsets)), _groups(fit, batches)
-    found = price(fit.offsets - fit.offsets[np.argmax(sizes)], sizes)
-    of_groups, own = groups[batches], rows - fit.offsets[batches]
-    means = _means_of(own, of_groups, int(groups.max()) + 1)
-    found += price(means - means[0], np.bincount(of_groups, minlength=len(means)))
-    if fit.offsets.any():
-        n_offsets = np.count_nonzero(sizes) - 1
-        n_cut = np.sort(np.bincount(fit.cells))[::-1][: 2 * n_offsets].sum()
-        residuals = own - fit.means[fit.cells]
-        largest = np.linalg.eigvalsh(residuals.T @ residuals / len(residuals))[-1]
-        n, q = rows.shape
-        edge = (1.0 + np.sqrt(q * n_offsets / n_cut)) / (1.0 + np.sqrt(q / n))
-        found += float(2.0 / np.pi * largest / variance * edge**2 * n_cut) + _LIKELY
-    return found
+
+def _worth_of_cuts(
+    fit: BatchCells, rows: NDArray[np.float64], batches: NDArray[np.int64], n_cuts: int
+) -> float:
+    """Squares that cuts of normal samples in two at their mean save; their halves are the largest cells."""
+    n, q = rows.shape
+    n_cut = np.sort(np.bincount(fit.cells))[::-1][: 2 * n_cuts].sum()
+    residuals = rows - fit.offsets[batches] - fit.means[fit.cells]
+    largest = np.linalg.eigvalsh(residuals.T @ residuals / n)[-1]
+    # the largest variance in fewer samples, by the law of Marchenko and Pastur
+    edge = (1.0 + np.sqrt(q * n_cuts / n_cut)) / (1.0 + np.sqrt(q / n))
+    return float(2.0 / np.pi * largest * edge**2 * n_cut)
 
 
 def fit_new_batch(
-    scores: NDArray[np.float64], means: NDArray[np.float64], price: Price
+    scores: NDArray[np.float64], means: NDArray[np.float64], price: OffsetPrices
 ) -> NDArray[np.int64]:
     """Cells (m,) of the samples of one new batch, given the means (K, q) of the cells."""
     absent = np.isnan(scores)
@@ -277,7 +348,7 @@ def _offsets_of_pairs(
     batches: NDArray[np.int64],
     n_batches: int,
     n_cells: int,
-    price: Price,
+    price: OffsetPrices,
 ) -> list[NDArray[np.float64]]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
     of_batch = [np.flatnonzero(batches == batch) for batch in range(n_batches)]
@@ -314,7 +385,7 @@ def _candidate_offsets(
     own: NDArray[np.float64],
     sizes: NDArray[np.float64],
     n_cells: int,
-    price: Price,
+    price: OffsetPrices,
 ) -> list[NDArray[np.float64]]:
     """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups and the price."""
     offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
@@ -361,9 +432,11 @@ def _iterated(
         counts = _counts(cells, batches, n_cells, n_batches)
         effects = two_way(counts, sums.reshape(n_cells, n_batches, -1))
         offsets, means = effects.offsets, effects.means
-        own = np.where(absent, means[cells] + offsets[batches], rows)
+        before, own = own, np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
-        if np.array_equal(new, cells) or len(np.unique(new)) < n_cells:
+        if len(np.unique(new)) < n_cells:
+            break
+        if np.array_equal(new, cells) and np.allclose(own, before, rtol=0.0, atol=_STILL):
             break
         cells = new
     return _squares_fit(rows, absent, cells, batches, offsets)
@@ -386,11 +459,16 @@ class TwoWay:
     variances: NDArray[np.float64]
 
 
-def two_way(counts: NDArray[np.float64], sums: NDArray[np.float64]) -> TwoWay:
-    """Offsets of batches and means of cells, by the Laplacian of the batches linked by their cells; unlinked batches keep theirs."""
+def _covariance(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Covariance (B, B) of the offsets per σ², from the counts (K, B)."""
     of_cells = np.maximum(counts.sum(axis=1), 1.0)
     laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / of_cells[:, None])
-    inverse = np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True)
+    return np.asarray(np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True))
+
+
+def two_way(counts: NDArray[np.float64], sums: NDArray[np.float64]) -> TwoWay:
+    """Offsets of batches and means of cells, by the Laplacian of the batches linked by their cells; unlinked batches keep theirs."""
+    of_cells, inverse = np.maximum(counts.sum(axis=1), 1.0), _covariance(counts)
     total = sums.sum(axis=1)
     offsets = inverse @ (sums.sum(axis=0) - counts.T @ (total / of_cells[:, None]))
     offsets -= (counts.sum(axis=0) / counts.sum()) @ offsets

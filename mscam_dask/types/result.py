@@ -198,8 +198,8 @@ class Assessment:
         names, stand = self.cluster_names, self.standing_clusters
         if not self.batches_matched and stand:
             return (
-                "the data do not tell which clusters of the batches are the same: no cluster links all batches, "
-                "or other offsets between batches are as likely"
+                "the data do not tell which clusters of the batches are the same: too few clusters are in several "
+                "batches, or other offsets between batches are as likely"
             )
         if len(stand) == len(names):
             return (

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.solvers.batch_effects import (
+    OffsetPrices,
     batch_cells,
     batch_means,
+    counted_cells,
     fit_new_batch,
     group_sums,
     new_correction,
-    price_of_offsets,
     same_batch_share,
     two_way,
     view_correction,
@@ -23,7 +24,7 @@ from mscam_dask.solvers.batch_effects import (
 from mscam_dask.solvers.row_blocks import ViewShape
 
 N, D = 400, 12
-PRICE = price_of_offsets([(D, D)])
+PRICE = OffsetPrices.of_shapes([(D, D)])
 
 
 def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDArray[Any], ...]:
@@ -83,10 +84,11 @@ def test_batches_without_a_common_cell_stay_where_they_are() -> None:
 )
 def test_cells_are_found_across_batches(shares: list[list[float]]) -> None:
     rows, offsets, cells, batches = draw(0, shares)
-    fit = batch_cells(rows + offsets[batches], batches, len(offsets), len(shares), PRICE)
-    assert adjusted_rand_score(fit.cells, cells) == 1.0
-    differences = fit.offsets - fit.offsets[0]
-    np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
+    given = rows + offsets[batches], batches, len(offsets)
+    for fit in (batch_cells(*given, len(shares), PRICE), counted_cells(*given, 8, PRICE)):
+        assert adjusted_rand_score(fit.cells, cells) == 1.0
+        differences = fit.offsets - fit.offsets[0]
+        np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -174,6 +176,6 @@ def test_absent_samples_do_not_move_the_cells() -> None:
     scores = np.hstack([rows + offsets[batches], rows])
     scores[np.arange(N) % 5 == 0, D:] = np.nan
     scores[np.arange(N) % 5 == 1, :D] = np.nan
-    fit = batch_cells(scores, batches, 2, 3, price_of_offsets([(D, D), (D, D)]))
+    fit = batch_cells(scores, batches, 2, 3, OffsetPrices.of_shapes([(D, D), (D, D)]))
     assert adjusted_rand_score(fit.cells, cells) == 1.0
     np.testing.assert_allclose(fit.offsets[1, D:], fit.offsets[0, D:], atol=0.6)
