@@ -430,8 +430,7 @@ def _iterated(
     for _ in range(_N_ROUNDS):
         sums = sums_by_group(own, cells * n_batches + batches, n_cells * n_batches)
         counts = _counts(cells, batches, n_cells, n_batches)
-        effects = two_way(counts, sums.reshape(n_cells, n_batches, -1))
-        offsets, means = effects.offsets, effects.means
+        means, offsets = two_way(counts, sums.reshape(n_cells, n_batches, -1))
         before, own = own, np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
         if len(np.unique(new)) < n_cells:
@@ -450,30 +449,23 @@ def _counts(
     return counts.reshape(n_cells, n_batches).astype(np.float64)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TwoWay:
-    """Least squares of μ_z + o_b: means (K, d), offsets (B, d) with mean 0, and their variances (B,) per σ²."""
-
-    means: NDArray[np.float64]
-    offsets: NDArray[np.float64]
-    variances: NDArray[np.float64]
-
-
 def _covariance(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Covariance (B, B) of the offsets per σ², from the counts (K, B)."""
+    """Covariance (B, B) of the offsets per σ²: inverse of the Laplacian of the batches linked by their cells, from counts (K, B)."""
     of_cells = np.maximum(counts.sum(axis=1), 1.0)
     laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / of_cells[:, None])
     return np.asarray(np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True))
 
 
-def two_way(counts: NDArray[np.float64], sums: NDArray[np.float64]) -> TwoWay:
-    """Offsets of batches and means of cells, by the Laplacian of the batches linked by their cells; unlinked batches keep theirs."""
-    of_cells, inverse = np.maximum(counts.sum(axis=1), 1.0), _covariance(counts)
+def two_way(
+    counts: NDArray[np.float64], sums: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means of cells (K, d) and offsets of batches (B, d) with mean 0, by least squares; batches without common cells keep theirs."""
+    of_cells = np.maximum(counts.sum(axis=1), 1.0)
     total = sums.sum(axis=1)
-    offsets = inverse @ (sums.sum(axis=0) - counts.T @ (total / of_cells[:, None]))
+    offsets = _covariance(counts) @ (sums.sum(axis=0) - counts.T @ (total / of_cells[:, None]))
     offsets -= (counts.sum(axis=0) / counts.sum()) @ offsets
     means = (total - counts @ offsets) / of_cells[:, None]
-    return TwoWay(means, offsets, np.maximum(np.diag(inverse), 0.0))
+    return means, offsets
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -531,16 +523,15 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
     logarithms -= (sizes / sizes.sum()) @ logarithms
     factors = np.exp(-logarithms)
     scaled = GroupSums(counts, of.sums * factors, of.squares * factors**2, of.center)
-    effects = two_way(counts, scaled.sums)
+    means, offsets = two_way(counts, scaled.sums)
     variances = _variances(scaled)
     pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
-    squares = np.maximum(np.sum(effects.offsets**2 / pooled, axis=1), tiny)
-    kept = np.maximum(0.0, 1.0 - effects.variances * d / squares)
-    offsets = kept[:, None] * effects.offsets
+    squares = np.maximum(np.sum(offsets**2 / pooled, axis=1), tiny)
+    offsets *= np.maximum(0.0, 1.0 - np.diag(_covariance(counts)) * d / squares)[:, None]
     # (x − center) · factor − offset + center, so that the values stay where they are
     return (
         BatchCorrection(of.center + (offsets - of.center) / factors, factors),
-        effects.means + of.center,
+        means + of.center,
     )
 
 
