@@ -51,6 +51,39 @@ def started(
                 process.wait(10)
 
 
+def run(
+    *command: str | Path, timeout: float = 60, env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command; its output is in the result, whatever its exit code."""
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=None if env is None else dict(env),
+        check=False,
+        **options,
+    )
+
+
+def printed(code: str, *arguments: str | Path, **environment: str) -> str:
+    """Standard output of a program in Python, which has to succeed."""
+    done = run(sys.executable, "-c", code, *arguments, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def script_environment(**changes: str) -> dict[str, str]:
+    """The environment of this process with this checkout first and one numerical thread."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        **changes,
+    }
+
+
 def text_of(file: Path) -> str:
     """What a program has written to a file so far."""
     return file.read_text(errors="replace") if file.exists() else ""

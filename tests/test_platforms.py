@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import mscam_dask
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
+from tests.processes import printed
 
 # Third-party modules are imported before the modules of the system are taken away.
 SCRIPT = """
@@ -57,15 +54,7 @@ print(mscam_dask.MSCAM(3, n_jobs=1).fit(views).n_connected_components_)
 
 @pytest.mark.thorough
 def test_without_posix_modules() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=Path(mscam_dask.__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["3"]
+    assert printed(SCRIPT).split() == ["3"]
 
 
 def test_errors_have_one_root_and_are_value_errors_too() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +15,6 @@ import zarr
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-import mscam_dask
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.datasets import open_datasets
@@ -42,8 +38,9 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished
 from mscam_dask.pipeline.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
+from tests import processes
 from tests.benchmark.conftest import Write
-from tests.processes import wait_until
+from tests.processes import mscam, script_environment, started, wait_until
 from tests.synthetic import three_subspaces
 
 SMALL = """
@@ -491,8 +488,6 @@ def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(write: Write) -> No
         assert needs in dict(plan_experiment(settings, out))["Workers"]
 
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mscam_dask.__file__).parents[1])}
-
 TEXT = """
 [compare]
 datasets = ['tiny.npz', 'other.npz']
@@ -508,18 +503,13 @@ runs = 5
 def test_a_killed_experiment_computes_only_the_missing_trials(
     write: Write, here: Path, where: list[str]
 ) -> None:
-    command = [sys.executable, "-m", "mscam_dask.cli", "compare", str(write(TEXT)), "-o", "out"]
+    command, env = mscam("compare", write(TEXT), "-o", "out", *where), script_environment()
     trials = here / "out" / "trials"
-    with subprocess.Popen(
-        [*command, *where], env=ENVIRONMENT, start_new_session=True, stderr=subprocess.DEVNULL
-    ) as process:
+    with started(*command, log=here / "log", env=env, ends_by=(signal.SIGKILL,)) as process:
         wait_until(lambda: len(list(trials.glob("*/*.json"))) >= 6, alive=process)
-        os.killpg(process.pid, signal.SIGKILL)
     finished = {file: file.stat().st_mtime_ns for file in trials.glob("*/*.json")}
     assert 6 <= len(finished) < 20
-    done = subprocess.run(
-        [*command, *where], env=ENVIRONMENT, check=False, capture_output=True, text=True
-    )
+    done = processes.run(*command, env=env, timeout=500)
     assert done.returncode == 0, done.stderr
     record = read_record(here / "out")
     assert record.state == "finished"

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import psutil
 import pytest
-from distributed import LocalCluster
 
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.results import SCORES, Limits
@@ -36,6 +35,7 @@ from mscam_dask.pipeline.cluster import open_cluster
 from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.types.parameters import Parameters
 from tests import oracle
+from tests.clusters import local_client
 from tests.processes import wait_until
 from tests.synthetic import three_subspaces
 
@@ -248,14 +248,8 @@ def test_the_seed_shuffles_views_and_labels_alike_and_pairwise_views_in_both_axe
 @pytest.mark.timeout(30)  # what this would catch is a wait without an end
 def test_a_cluster_without_workers_is_an_error_in_time(trial: Trial) -> None:
     with (
-        LocalCluster(
-            n_workers=0,
-            processes=False,
-            protocol="tcp",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        ) as scheduler,
-        open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
+        local_client(0, processes=False) as scheduler,
+        open_cluster(ExecutionTable(scheduler=scheduler.scheduler.address)) as cluster,
         pytest.raises(NoWorkersError),
     ):
         next(run_trials([trial], cluster, timeout_s=0.2))

@@ -14,10 +14,9 @@ import itertools
 import sys
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import roc_auc_score
 
+from mscam_dask.metrics import matched_labels
 from tests.benchmark_sets import NAMES, default_fit, read_set
 from tests.benchmarks.tables import write_head, write_row
 
@@ -44,23 +43,12 @@ class Measured:
     reliability: tuple[tuple[float, float], ...]
 
 
-def is_wrong(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which samples (n,) are in a cluster that is not matched with their class."""
-    classes = np.unique(truth, return_inverse=True)[1]
-    table = np.zeros((labels.max() + 1, classes.max() + 1))
-    np.add.at(table, (labels, classes), 1)
-    matched = np.full(len(table), -1)
-    rows, columns = linear_sum_assignment(-table)
-    matched[rows] = columns
-    return np.asarray(matched[labels] != classes)
-
-
 def measure(name: str) -> Measured:
     """Fit a set with the defaults and compare confidence and ground truth."""
     data = read_set(name)
     model = default_fit(name, data)
     confidence = model.confidence_
-    wrong = is_wrong(data.labels, model.labels_)
+    wrong = matched_labels(data.labels, model.labels_) != data.labels
     fifth = np.minimum(np.digitize(confidence, _EDGES) - 1, len(_EDGES) - 2)
     inside = [fifth == index for index in range(len(_EDGES) - 1)]
     curve = [

@@ -17,8 +17,10 @@ from click.testing import CliRunner, Result
 
 from mscam_dask.cli.errors import handle_errors
 from mscam_dask.errors import WorkerLostError
+from tests import processes
 from tests.cli.conftest import Call
 from tests.messages import quotes
+from tests.processes import mscam, printed
 
 
 def failed(error: Exception) -> Result:
@@ -132,7 +134,7 @@ def test_an_exit_code_says_what_was_not_written(here: Path) -> None:
 
 def test_a_small_address_space_is_refused_before_libraries_end_the_process() -> None:
     command = f"ulimit -v 700000; exec {sys.executable} -m mscam_dask.cli describe ."
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = processes.run("bash", "-c", command)
     assert done.returncode == 4
     assert re.match(quotes("0.67 GiB", "ulimit -v", "1.5 GiB"), done.stderr)
 
@@ -155,13 +157,7 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
     [(["--help"], 0), (["run", "x.toml", "--wrokers", "3"], 2)],
 )
 def test_help_and_mistyped_options_import_nothing_heavy(arguments: list[str], code: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    found, modules = json.loads(done.stdout.splitlines()[-1])
+    found, modules = json.loads(printed(SCRIPT, *arguments).splitlines()[-1])
     assert found == code
     assert "click" in modules
     assert not set(HEAVY) & set(modules)
@@ -181,13 +177,8 @@ def test_a_command_of_an_extension_replaces_none_of_ours(tmp_path: Path) -> None
         "[mscam_dask.experiments]\nsite = site_extension:made\n"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, "-m", "mscam_dask.cli", "--help"],
-        env={**os.environ, "PYTHONPATH": path},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = processes.run(*mscam("--help"), env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == 0
     assert re.search(quotes("'run'", "site_extension:Extension"), done.stderr)
     assert "REPLACED" not in done.stdout
     assert re.search(r"^  other\b", done.stdout, re.MULTILINE)

@@ -118,8 +118,6 @@ def test_a_method_without_any_result_is_exit_code_5(here: Path, call: Call) -> N
     ("arguments", "part"),
     [
         (["--dataset", "absent"], "MSCAM_DATA"),
-        (["--dataset", "tiny.npz", "--method", "mlam"], "'mlan'"),
-        (["--dataset", "tiny.npz", "--set", "compare.rnus=3"], "'runs'"),
         (["--dataset", "tiny.npz", "--scheduler", "tcp://192.0.2.1:8786"], "--insecure"),
         (["--dataset", "tiny.npz", "-o", "s3://bucket/run"], "file system"),
         (["tiny.toml"], "[data]"),

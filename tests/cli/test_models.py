@@ -235,8 +235,6 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     Path("later.csv").write_text(Path("later.csv").read_text().replace("1,day3", "1,", 1))
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
     assert "batches has no value for 1 sample(s)" in result.stderr
-    Path("batches.csv").write_text("day1\n" * np.count_nonzero(old))
-    assert call("run", "run.toml", "--in-process", "-o", "runs/b").exit_code != 0
 
 
 @pytest.mark.parametrize("form", ["-1", "empty cells", "known samples only", "column of obs"])
@@ -280,23 +278,3 @@ def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> Non
     assert "views, without labels" not in report
     if form in ("empty cells", "known samples only"):  # ground truth has to be whole
         assert call("ingest", "a.npz", "-o", "a.zarr", "--labels", "known.csv").exit_code == 3
-
-
-def test_labels_of_other_samples_are_not_joined(here: Path, call: Call) -> None:
-    rng = np.random.default_rng(0)
-    np.savez("a.npz", a=rng.normal(size=(30, 3)), sample_ids=[f"P{row}" for row in range(30)])
-    Path("known.csv").write_text("id,kind\n" + "".join(f"Q{row},x\n" for row in range(30)))
-    result = call("ingest", "a.npz", "-o", "a.zarr", "--labels", "known.csv")
-    assert result.exit_code == 3
-    screen = " ".join(result.output.split())
-    assert "share no sample" in screen
-    assert "join=" not in screen
-
-
-def test_more_known_labels_than_clusters(here: Path, call: Call) -> None:
-    np.savetxt("a.csv", np.random.default_rng(0).normal(size=(120, 3)))
-    Path("known.csv").write_text("\n".join(np.where(np.arange(120) < 4, list("abcd") * 30, "-1")))
-    Path("run.toml").write_text(
-        '[data]\nsource = "a.csv"\npartial_labels = "known.csv"\n[cluster]\nn_clusters = 3\n'
-    )
-    assert call("run", "run.toml", "--in-process", "-o", "runs/other").exit_code == 2

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,9 +16,11 @@ import pytest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.pipeline.doctor import CHECKS
 from mscam_dask.pipeline.run_directory import RunDirectory, hold_lock
+from tests import processes
 from tests.cli.conftest import Call, numbers
 from tests.messages import quotes
 from tests.pipeline.runs import rewritten
+from tests.processes import mscam
 
 
 def test_ingest_makes_a_store_and_shows_it(here: Path, call: Call) -> None:
@@ -105,14 +106,9 @@ def test_describe_shows_a_store_with_its_findings(here: Path, call: Call) -> Non
 
 
 def test_a_terminal_that_is_not_utf_8_shows_escapes(here: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mscam_dask.cli", "ingest", "tiny.npz", "-o", "ü.zarr"],
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    command = mscam("ingest", "tiny.npz", "-o", "ü.zarr")
+    done = processes.run(*command, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
     assert r"\xfc.zarr" in done.stdout
 
 

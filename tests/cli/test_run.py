@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,10 @@ import psutil
 import pytest
 
 from mscam_dask.data.results import read_result
+from tests import processes
 from tests.cli.conftest import Call, numbers
 from tests.messages import quotes
-from tests.processes import wait_until
+from tests.processes import mscam, wait_until
 
 
 def test_results_are_on_standard_output_and_progress_on_standard_error(
@@ -107,12 +107,8 @@ def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> No
 @pytest.mark.thorough
 def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: Call) -> None:
     arguments = ("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
-    done = subprocess.run(
-        [sys.executable, "-m", "mscam_dask.cli", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = processes.run(*mscam(*arguments))
+    assert done.returncode == 0, done.stderr
     assert ["3", "3"] in numbers(done.stdout)
     pages = re.findall(r"(http://127\.0\.0\.1:\d+/\w+)", done.stderr)
     start, fit = pages  # one by the step "start", the same by the fit
@@ -134,9 +130,8 @@ def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: 
 @pytest.mark.thorough
 def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     Path("digits.toml").write_text("[data]\nsource = 'digits'\n[cluster]\nn_clusters = 10\n")
-    command = [sys.executable, "-m", "mscam_dask.cli"]
     with subprocess.Popen(
-        [*command, "run", "digits.toml", "--workers", "1", "-o", "out"],
+        mscam("run", "digits.toml", "--workers", "1", "-o", "out"),
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,33 +33,8 @@ def installed_program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
-def script_environment(**changes: str) -> dict[str, str]:
-    """The environment of this process with this checkout first and one numerical thread."""
-    return {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        **changes,
-    }
-
-
 def write_program(path: Path, text: str) -> Path:
     """An executable script."""
     path.write_text(text)
     path.chmod(0o755)
     return path
-
-
-def run(
-    *command: str | Path, timeout: float = 60, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a command; its output is in the result, whatever its exit code."""
-    return subprocess.run(
-        [str(part) for part in command],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=None if env is None else dict(env),
-        check=False,
-    )

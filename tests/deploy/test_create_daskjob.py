@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
-from distributed import LocalCluster
 
-from tests.deploy.files import DEPLOY, imported, run, script_environment
+from tests.clusters import local_client
+from tests.deploy.files import DEPLOY, imported
+from tests.processes import run, script_environment
 
 FILE = DEPLOY / "k8s/job.yaml"
 JOB = yaml.safe_load(FILE.read_text())
@@ -213,9 +214,8 @@ def test_it_waits_for_the_first_worker() -> None:
         cluster.scale(1)
         cluster.wait_for_workers(1, timeout=60)
 
-    with LocalCluster(
-        n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-    ) as cluster:
+    with local_client(0, processes=False) as client:
+        cluster = client.cluster
         url = f"http://127.0.0.1:{cluster.scheduler.http_server.port}"
         none = run(sys.executable, PROGRAM, url, "0.1", env=script_environment())
         assert none.returncode == 75

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, ROOT, documents, run, write_program
+from tests.deploy.files import DEPLOY, ROOT, documents, write_program
+from tests.processes import run
 
 # In place of mscam-dask: notes its arguments, and ends with the next of `codes`.
 COMMAND = """#!/bin/sh

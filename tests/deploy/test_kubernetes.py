@@ -20,7 +20,8 @@ import yaml
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.tls import make_certificates
 from mscam_dask.pipeline.toml_document import environment_overrides
-from tests.deploy.files import DEPLOY, documents, run
+from tests.deploy.files import DEPLOY, documents
+from tests.processes import run
 
 for package in ("dask_kubernetes", "kubernetes_validate"):
     if find_spec(package) is None:

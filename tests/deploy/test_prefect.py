@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.files import ROOT, run, script_environment, write_program
-from tests.processes import free_ports, started, text_of, wait_until
+from tests.deploy.files import ROOT, write_program
+from tests.processes import free_ports, run, script_environment, started, text_of, wait_until
 from tests.synthetic import save_npz, three_subspaces
 
 if importlib.util.find_spec("prefect") is None:

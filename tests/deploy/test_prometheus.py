@@ -15,8 +15,8 @@ from distributed import Client, LocalCluster
 
 from mscam_dask.engine.executors.dask import workers_timeout_s
 from mscam_dask.pipeline.report import METRICS
-from tests.deploy.files import DEPLOY, documents, run
-from tests.processes import needed, wait_until
+from tests.deploy.files import DEPLOY, documents
+from tests.processes import needed, run, wait_until
 
 FILES = DEPLOY / "prometheus"
 

@@ -21,12 +21,14 @@ import pytest
 
 from mscam_dask.pipeline.tls import make_certificates
 from tests.clusters import tls_options
-from tests.deploy.files import ROOT, run, script_environment
+from tests.deploy.files import ROOT
 from tests.processes import (
     answers,
     free_ports,
     mscam,
     needed,
+    run,
+    script_environment,
     started,
     text_of,
     wait_until,

@@ -17,8 +17,16 @@ from typing import Any
 import pytest
 
 from mscam_dask.pipeline.tls import make_certificates
-from tests.deploy.files import DEPLOY, run, script_environment
-from tests.processes import mscam, needed, text_of, wait_until, write_pipeline
+from tests.deploy.files import DEPLOY
+from tests.processes import (
+    mscam,
+    needed,
+    run,
+    script_environment,
+    text_of,
+    wait_until,
+    write_pipeline,
+)
 
 # With the loopback interface alone batch schedulers find no address for their own name.
 _NODE_1 = """

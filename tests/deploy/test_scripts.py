@@ -24,15 +24,8 @@ from mscam_dask.errors import (
     TemporaryFailure,
 )
 from mscam_dask.pipeline.run import EXIT_DRIFT
-from tests.deploy.files import (
-    DEPLOY,
-    ROOT,
-    installed_program,
-    run,
-    script_environment,
-    write_program,
-)
-from tests.processes import mscam, needed, started, text_of, wait_until
+from tests.deploy.files import DEPLOY, ROOT, installed_program, write_program
+from tests.processes import mscam, needed, run, script_environment, started, text_of, wait_until
 
 SCRIPTS = sorted(
     file

@@ -6,16 +6,16 @@ import importlib
 import inspect
 import posixpath
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import ROOT, script_environment
+from tests.deploy.files import ROOT
 from tests.docs.files_from import write_files
 from tests.docs.pages import run_page
 from tests.omics import writable_text
+from tests.processes import run, script_environment
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = {
@@ -125,13 +125,8 @@ def test_an_example_that_is_wrong_is_noticed(
 @pytest.mark.thorough
 def test_the_pages_build_without_a_warning_and_links_lead_somewhere(tmp_path: Path) -> None:
     pytest.importorskip("myst_parser", reason="pip install 'mscam-dask[docs]'")
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "-n", "-q", "--keep-going", DOCS, tmp_path / "site"],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
+    options = ("-W", "-n", "-q", "--keep-going", DOCS, tmp_path / "site")
+    done = run(sys.executable, "-m", "sphinx", *options, timeout=110)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "quickstart.html").is_file()
     assert _public_names() <= _documented_names(tmp_path / "site")
@@ -174,14 +169,7 @@ def test_the_extensions(tmp_path: Path) -> None:
     """The examples register their extensions in a process of their own."""
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
     program = "import sys, pathlib, tests.docs.pages as pages; print(pages.run_page(pathlib.Path(sys.argv[1])))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, PAGE],
-        cwd=tmp_path,
-        env=script_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-c", program, PAGE, cwd=tmp_path, env=script_environment())
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[-1] == "8"
 

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.rows import SampledRows
-from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
+from mscam_dask.engine.executors.base import Executor, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.scores import reference_graphs_of_view
@@ -60,15 +60,6 @@ def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
     true_score = adjusted_rand_score(labels, exact.labels)
     assert adjusted_rand_score(labels, large.labels) > true_score - 0.05
     assert true_score > 0.6
-
-
-@pytest.mark.thorough
-def test_threads_and_workers_give_the_same_bits() -> None:
-    views, _ = data(0.9)
-    expected = bits(fit(views, max_iter=2))
-    assert bits(fit(views, ThreadExecutor(3), max_iter=2)) == expected
-    with local_client(2) as client:
-        assert bits(fit(views, DaskExecutor(client), max_iter=2)) == expected
 
 
 @pytest.mark.thorough

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterable
@@ -31,6 +30,7 @@ from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
 from tests.benchmarks.measured import peak_bytes, worker_processes
 from tests.messages import quotes
+from tests.processes import printed
 from tests.synthetic import gaussian_views
 
 GIB = 2.0**30
@@ -189,10 +189,7 @@ limit = psutil.Process().memory_info().vms + 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 print(SerialExecutor().memory_limit_bytes)
 """
-    found = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert int(found.stdout) <= 2**20
+    assert int(printed(program)) <= 2**20
 
 
 def test_a_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,8 @@ from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.preprocessing_selection import (
-    choice_for,
     rows_compared,
     select_view_settings,
-    with_view_settings,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
@@ -92,20 +90,6 @@ def shares_a_faint_nuisance(n: int = 300) -> dict[str, NDArray[np.float64]]:
         name: np.hstack([2 * rng.normal(size=(3, 4))[truth] + rng.normal(size=(n, 4)), nuisance])
         for name in ("a", "b", "c")
     }
-
-
-def test_what_is_faint_and_shared_is_one_choice_and_leaving_it_out_another() -> None:
-    data = as_multi_view(shares_a_faint_nuisance())
-    options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
-    with SerialExecutor() as executor:
-        every, mild = select_view_settings(Stage(executor, "views"), data, options, 0, n_clusters=3)
-    assert {record.alpha for record in every} == {1e-6}
-    assert all(record.alpha >= 1.0 for record in mild)
-    candidates = with_view_settings(
-        [Parameters(n_clusters=3)], (every, mild), may_exclude_views=True
-    )
-    assert [choice_for(one, (every, mild)) for one in candidates] == [every, mild]
-    assert choice_for(Parameters(n_clusters=3), (every, mild)) == ()
 
 
 def test_the_judge_of_partitions_decides_between_the_two() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -41,7 +41,8 @@ def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
 
 def test_a_cluster_is_a_client_and_stays_open() -> None:
     views, _ = gaussian_views(9, n_samples=90, spread=0.8)
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+    with local_client(1, processes=False) as opened:
+        cluster = opened.cluster
         model = quick(client=cluster).fit(views)
         with pytest.raises(ValueError, match="No client"):  # that of a fit is never the default
             Client.current()
@@ -49,7 +50,8 @@ def test_a_cluster_is_a_client_and_stays_open() -> None:
         assert_array_equal(clone(model).fit(views).labels_, model.labels_)
         assert {feature.cluster for feature in model.cluster_features()} == {0, 1, 2}
         assert cluster.status.name == "running"
-        assert not [name for name in cluster.scheduler.clients if name.startswith("Client")]
+        open_clients = [name for name in cluster.scheduler.clients if name.startswith("Client")]
+        assert open_clients == [opened.id]
     assert_array_equal(model.labels_, quick().fit(views).labels_)
     assert pickle.loads(pickle.dumps(model)).client is None
     assert_allclose(model.confidence_, quick().fit(views).confidence_)  # closed: in this process

@@ -7,7 +7,6 @@ import gc
 import json
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +30,7 @@ from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import run_pipeline
 from tests.data.readers.matlab_files import save_version_73
 from tests.messages import quotes, raises
+from tests.processes import run
 
 pytestmark = pytest.mark.faults
 
@@ -306,8 +306,8 @@ def test_an_error_of_a_library_is_shown_and_recorded_without_it(
     kind: str, options: list[str], tmp_path: Path
 ) -> None:
     file = write_small(tmp_path)
-    command = [sys.executable, "-c", FAIL, kind, CANARY, str(file), "-o", str(tmp_path / "out")]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    arguments: list[Any] = [kind, CANARY, file, "-o", tmp_path / "out", *options]
+    done = run(sys.executable, "-c", FAIL, *arguments)
     assert done.returncode != 0
     assert "denied: https://***@host" in done.stderr
     kept = everything_in(tmp_path / "out")

@@ -30,7 +30,7 @@ from mscam_dask.pipeline.toml_document import Override
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.faults.kill_driver import outcome_of, write_pipeline
-from tests.processes import wait_until
+from tests.processes import mscam, run, wait_until
 from tests.synthetic import gaussian_views
 
 pytestmark = [
@@ -216,8 +216,8 @@ ROOT = Path(__file__).parents[2]
     ],
 )
 def test_runs_killed_at_random_moments_end_with_the_same_bits(arguments: str) -> None:
-    command = [sys.executable, "-m", "tests.faults.kill_driver", *arguments.split()]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    command = (sys.executable, "-m", "tests.faults.kill_driver", *arguments.split())
+    done = run(*command, cwd=ROOT, timeout=3600)
     sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     n_runs = arguments.split()[1]
@@ -236,7 +236,7 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
 ) -> None:
     file = write_pipeline(tmp_path)
     root = tmp_path / "cut"
-    command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root), "--plain"]
+    command = mscam("run", file, "-o", root, "--plain")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         wait_until(lambda: iterations_in(root / "events.jsonl") >= 2, alive=process)
         process.send_signal(number)

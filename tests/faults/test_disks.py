@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from tests.data.stores import counting, numbers
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.faults.memory_disk import traced
 from tests.messages import raises
+from tests.processes import mscam, run
 from tests.synthetic import gaussian_views
 
 pytestmark = pytest.mark.faults
@@ -38,12 +38,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB of its own."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    mounted = run("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk)
     if mounted.returncode:
         pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
     yield disk
@@ -111,13 +106,12 @@ def test_a_run_whose_files_grow_over_a_limit_goes_on_without_it(
     tmp_path: Path, kib: int, whole: Any
 ) -> None:
     file, root = write_pipeline(tmp_path), tmp_path / "run"
-    command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root)]
-    limited = ["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash", *command]
-    done = subprocess.run(limited, check=False, capture_output=True, text=True)
+    command = mscam("run", file, "-o", root)
+    done = run("bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash", *command)
     assert done.returncode == 75, done.stderr
     assert str(root) in done.stderr
     assert "ulimit -f" in done.stderr
-    subprocess.run(command, check=True, capture_output=True)
+    assert run(*command).returncode == 0
     assert outcome_of(root) == whole
 
 

@@ -8,7 +8,6 @@ import errno
 import os
 import socket
 import ssl
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -27,9 +26,8 @@ from mscam_dask.pipeline.cluster import check_workers, open_cluster
 from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.pipeline.tls import CertificateSet, make_certificates
 from tests.clusters import listening, local_client, scheduler_process, tls_options, worker_process
-from tests.deploy.files import script_environment
 from tests.messages import quotes, raises
-from tests.processes import started, text_of, wait_until
+from tests.processes import run, script_environment, started, text_of, wait_until
 from tests.synthetic import gaussian_views, save_npz
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
@@ -54,8 +52,7 @@ main(sys.argv[1:])
 
 def reached_by_another_user(ports: set[int]) -> list[str]:
     script = Path(__file__).with_name("local_attacker.py")
-    command = [sys.executable, str(script), *map(str, sorted(ports))]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = run(sys.executable, script, *map(str, sorted(ports)), timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -95,34 +95,25 @@ def test_facts_of_blocks_in_different_units_are_combined() -> None:
     assert_array_equal(distances, nearest_neighbors(weighted, 7)[1][20:50])
 
 
-def check_top_k(values: NDArray[Any], count: int) -> NDArray[np.int64]:
-    columns = top_k_columns(values, count)
-    assert columns.shape == (len(values), count)
-    assert columns.dtype == np.int64
-    ordered = np.sort(columns, axis=1)
-    assert (ordered[:, 1:] > ordered[:, :-1]).all()  # every column once
-    taken = np.sort(np.take_along_axis(values, columns, axis=1), axis=1)
-    assert_array_equal(taken, np.sort(values, axis=1)[:, :count])
-    return columns
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("n", "count"), [(1, 1), (9, 9), (40, 11), (40, 3), (997, 20), (1600, 1)])
-def test_top_k_columns_are_the_smallest(n: int, count: int, dtype: type[Any]) -> None:
-    values = np.random.default_rng(n + count).standard_normal((37, n)).astype(dtype)
-    check_top_k(values, count)
-
-
-def test_top_k_of_rising_and_spread_rows() -> None:
-    n = 333
-    rising = np.tile(np.arange(n, dtype=np.float64), (3, 1))
-    assert_array_equal(np.sort(check_top_k(rising, 7), axis=1), np.tile(np.arange(7), (3, 1)))
-    together = n // 16  # the columns that are looked at together hold all the smallest
-    spread = np.ones((2, n))
-    spread[:, ::together] = np.linspace(0.0, 0.5, len(range(0, n, together)))
-    check_top_k(spread, 7)
-    check_top_k(np.zeros((4, n)), 7)
-    check_top_k(np.random.default_rng(0).integers(0, 3, (50, n)).astype(np.float32), 12)
+def test_top_k_columns_are_the_smallest_in_rising_spread_and_equal_rows_too() -> None:
+    rng, n = np.random.default_rng(0), 333
+    spread = np.ones((2, n))  # columns that are looked at together hold all the smallest
+    spread[:, :: n // 16] = np.linspace(0.0, 0.5, len(range(0, n, n // 16)))
+    cases: list[tuple[NDArray[Any], int]] = [
+        *((rng.standard_normal((37, m)), k) for m, k in ((1, 1), (9, 9), (40, 11), (1600, 1))),
+        (rng.standard_normal((37, 997)).astype(np.float32), 20),
+        (np.tile(np.arange(float(n)), (3, 1)), 7),
+        (spread, 7),
+        (np.zeros((4, n)), 7),
+        (rng.integers(0, 3, (50, n)).astype(np.float32), 12),
+    ]
+    for values, count in cases:
+        columns = np.sort(top_k_columns(values, count), axis=1)
+        assert columns.shape == (len(values), count)
+        assert columns.dtype == np.int64
+        assert (columns[:, 1:] > columns[:, :-1]).all()  # every column once
+        taken = np.sort(np.take_along_axis(values, columns, axis=1), axis=1)
+        assert_array_equal(taken, np.sort(values, axis=1)[:, :count])
 
 
 def by_definition(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,7 +9,6 @@ import json
 import math
 import re
 import sys
-from html.parser import HTMLParser
 from types import ModuleType
 from typing import Any
 
@@ -36,6 +35,7 @@ from tests.monitor.records import (
     outer,
     started,
 )
+from tests.monitor.report.made_up import Seen
 from tests.synthetic import two_subspaces
 
 STARTED = started()
@@ -237,26 +237,12 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
     return handles
 
 
-class Tags(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.seen: set[str] = set()
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_one_output_follows_the_fit(outputs: list[Handle]) -> None:
     progress = NotebookProgress()
     for event in (started(), SELECTED, outer(0, 1), outer(1, 3), ENDED):
         progress(event)
     (output,) = outputs
-    texts = [Tags(content).text for content in output.contents]
+    texts = [Seen(content).text for content in output.contents]
     assert re.search(quotes(120, 3, 4, "here"), texts[0])
     assert re.search(
         quotes("unit", 10, 9, "3 of 4", "0.13", "0.5000", "3.0e-05", "2.00", "2/20"), texts[3]
@@ -271,10 +257,10 @@ def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> No
         progress(StepStarted(step="ingest"))
         progress(StepFinished(step="ingest", summary=hostile, notes=(hostile,), seconds=0.1))
     NotebookProgress()(FAILED)
-    page = Tags(outputs[0].contents[-1])
-    assert page.seen == {"pre", "span"}
+    page = Seen(outputs[0].contents[-1])
+    assert {tag for tag, _ in page.elements} == {"pre", "span"}
     assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
-    assert FAILED.error in Tags(outputs[1].contents[-1]).text
+    assert FAILED.error in Seen(outputs[1].contents[-1]).text
 
 
 def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:

@@ -20,7 +20,6 @@ from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.pipeline.doctor import violations
 from mscam_dask.types.result import Structure
-from tests.faults.memory_disk import traced
 from tests.messages import raises
 from tests.synthetic import three_subspaces
 
@@ -60,19 +59,6 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, path: Path) -> None:
     assert (result.status, result.score) == (model.status_.name, model.cross_view_information_)
     assert result.n_connected_components == model.n_connected_components_ == 3
     xarray.testing.assert_identical(result.history, model.history_)
-
-
-def test_its_name_is_on_the_disk_when_it_is_written_and_its_content_before(
-    model: MSCAM, tmp_path: Path
-) -> None:
-    root = tmp_path / "d"
-    root.mkdir()
-    trace = traced(root, lambda: write_result(model.solution_, root / "result.zarr"))
-    for cut in trace.cuts(most=20):
-        if (root / "result.zarr").exists():
-            assert_array_equal(read_result(root / "result.zarr").labels, model.labels_, cut)
-    trace.synced()
-    assert_array_equal(read_result(root / "result.zarr").labels, model.labels_)
 
 
 def test_arrays_have_checksums_and_the_graph_is_the_group_that_anndata_writes(path: Path) -> None:

@@ -18,7 +18,6 @@ from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Constants
-from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -32,6 +31,7 @@ from mscam_dask.types.result import Solution
 from tests import oracle
 from tests.benchmark_sets import BenchmarkData, default_fit, fit_views
 from tests.clusters import local_client
+from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
 
 # Random data of which some give a warning.
@@ -50,27 +50,6 @@ def assert_valid(solution: Solution, n_clusters: int, what: object) -> None:
 # ---------------------------------------------------------------------------------------------
 # The default solver and the dense oracle
 # ---------------------------------------------------------------------------------------------
-
-
-class _FirstSaved:
-    """A checkpoint store that keeps the first state: the one of the initial graph."""
-
-    def __init__(self) -> None:
-        self.first: Checkpoint | None = None
-
-    def load(self) -> None:
-        return None
-
-    def save(self, snapshot: Checkpoint) -> None:
-        self.first = self.first or snapshot
-
-    def graph(self, n: int) -> Array:
-        arrays = self.first.arrays
-        parts = tuple(
-            np.concatenate(list(arrays[f"graph_{name}"].pieces()))
-            for name in ("data", "indices", "indptr")
-        )
-        return csr_array(parts, shape=(n, n)).toarray()
 
 
 def random_problem(seed: int) -> tuple[MultiViewData, Labels, Parameters]:
@@ -119,7 +98,7 @@ def compare_with_the_oracle(seed: int) -> tuple[bool, bool]:
     """Compare one problem; return whether the oracle has found its clusters, and the solver."""
     data, labels, parameters = random_problem(seed)
     by_oracle = solved_by_the_oracle(data, parameters)
-    store = _FirstSaved()
+    store = Memory()
     solution = run_fit(data, parameters, SerialExecutor(), checkpoint_store=store)
     estimator = MSCAM if parameters.model == "mscam" else MSCAN
     default = estimator(parameters.n_clusters, n_jobs=1).fit(data).solution_
@@ -128,7 +107,8 @@ def compare_with_the_oracle(seed: int) -> tuple[bool, bool]:
     # ridge views drop directions with less than 1 % of the largest gain
     distances = oracle.data_distances(grams_of(data), parameters.alpha, smallest_gain=0.01)
     first = oracle.a_step(distances, solution.n_neighbors)
-    assert_allclose(store.graph(data.n_samples), first, atol=1e-5, err_msg=str(seed))
+    parts = tuple(store.saved[0].arrays[f"graph_{name}"] for name in ("data", "indices", "indptr"))
+    assert_allclose(csr_array(parts, shape=first.shape).toarray(), first, atol=1e-5)
     exact = [
         bool(adjusted_rand_score(labels, found) == 1)
         for found in (by_oracle.labels, solution.labels, default.labels)

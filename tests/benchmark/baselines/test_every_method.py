@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +17,7 @@ from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError,
 from mscam_dask.metrics import adjusted_rand_index, score_partition
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests.benchmark_sets import BenchmarkData
+from tests.processes import printed
 from tests.synthetic import gaussian_views
 
 SPREAD = 6.0  # between centers, in standard deviations within clusters: no method may fail
@@ -157,8 +156,7 @@ def test_the_list_of_methods_is_light_to_import() -> None:
         "import sys, mscam_dask.benchmark.methods as r; r.method('mlan'); "
         "print(sorted({'numpy', 'scipy', 'sklearn', 'distributed'} & set(sys.modules)))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
+    assert printed(code).strip() == "[]"
 
 
 def test_a_view_is_chosen_by_its_position_and_scaled_by_columns() -> None:

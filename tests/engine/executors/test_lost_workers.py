@@ -30,14 +30,6 @@ def die(_: float) -> float:
     return 0.0
 
 
-def die_once(marker: str) -> str:
-    path = Path(marker)
-    if not path.exists():
-        path.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "alive"
-
-
 def value(number: float) -> float:
     return number
 
@@ -58,17 +50,6 @@ def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> No
         with pytest.raises(WorkerLostError, match=named) as caught:
             executor.gather([handle])
     assert isinstance(caught.value, ClusterError)
-
-
-@pytest.mark.thorough
-def test_one_death_is_forgiven_by_default(tmp_path: Path) -> None:
-    marker = str(tmp_path / "died")
-    with local_client(1) as client, DaskExecutor(client) as executor:
-        before = executor.submit(value, 5.0, key="before/0")
-        assert executor.gather([before]) == [5.0]
-        assert executor.gather([executor.submit(die_once, marker, key="once/0")]) == ["alive"]
-        # what the dead worker held is computed again
-        assert executor.gather([executor.submit(value, before, key="after/0")]) == [5.0]
 
 
 def fail_once(marker: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.engine.executors._process import DASK_TRIM, aligned, without_dask_trim
 from mscam_dask.linalg.orthonormal import Basis
+from tests import processes
 
 # Page faults while arrays of 1 MiB come and go.
 _PROGRAM = """
@@ -53,15 +53,10 @@ def run(what: str, value: str | None, program: str = _PROGRAM) -> list[Any]:
     environment = {key: text for key, text in os.environ.items() if key != DASK_TRIM[0]}
     if value is not None:
         environment[DASK_TRIM[0]] = value
-    done = subprocess.run(
-        [sys.executable, "-c", program, what],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    printed: list[Any] = json.loads(done.stdout)
-    return printed
+    done = processes.run(sys.executable, "-c", program, what, env=environment)
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator is what is set")

@@ -11,7 +11,7 @@ from typing import Any
 
 import dask.config
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from mscam_dask import MSCAM
 from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog, workers_timeout_s
@@ -135,12 +135,9 @@ def test_an_adaptive_cluster_without_workers_starts_one() -> None:
     views = gaussian_views(0, n_samples=60)[0]
     expected = MSCAM(3, n_jobs=1).fit(views)
     with (
-        LocalCluster(
-            n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
+        local_client(0, processes=False) as client,
         dask.config.set({"mscam.workers-timeout": "30 s"}),
     ):
-        cluster.adapt(minimum=0, maximum=1, interval="200 ms")
+        client.cluster.adapt(minimum=0, maximum=1, interval="200 ms")
         fitted = MSCAM(3, client=client).fit(views)
     assert (fitted.labels_ == expected.labels_).all()

@@ -8,7 +8,6 @@ import dataclasses
 import logging
 import math
 import re
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Coroutine
@@ -29,9 +28,9 @@ from mscam_dask.monitor.dashboard.run_state import Runs, view_shares
 from mscam_dask.monitor.events import MAX_ITERATIONS, Event, StepStarted
 from mscam_dask.monitor.messages import MAX_NAME
 from mscam_dask.types.events import FitStarted
-from tests.clusters import local_client
+from tests.clusters import local_client, scheduler_process
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, announced, outer, send, started
-from tests.processes import wait_until
+from tests.processes import printed, text_of, wait_until
 from tests.synthetic import two_subspaces
 
 
@@ -192,37 +191,26 @@ def states(client: Client) -> list[str]:
 
 @pytest.mark.slow
 def test_the_preload_of_a_scheduler_serves_page_and_metrics(tmp_path: Path) -> None:
-    file = tmp_path / "scheduler.json"
-    command = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
-    command += ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)]
-    with subprocess.Popen(
-        [*command, "--preload", "mscam_dask.monitor"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        try:
-            wait_until(file.exists, alive=process)
-            with Client(scheduler_file=str(file), set_as_default=False) as client:
-                port = client.scheduler_info(n_workers=0)["services"]["dashboard"]
-            root = f"http://127.0.0.1:{port}"
-            pages = {
-                page: urllib.request.urlopen(f"{root}/{page}", timeout=20).read().decode()
-                for page in ("mscam", "status", "metrics")
-            }
-        finally:
-            process.terminate()
-            output, _ = process.communicate(timeout=30)
+    options = ("--dashboard", "--dashboard-address", "127.0.0.1:0")
+    preload = ("--preload", "mscam_dask.monitor")
+    with scheduler_process(tmp_path, *options, *preload) as (_, address):
+        with Client(address, set_as_default=False) as client:
+            port = client.scheduler_info(n_workers=0)["services"]["dashboard"]
+        pages = {
+            page: urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20)
+            .read()
+            .decode()
+            for page in ("mscam", "status", "metrics")
+        }
     assert "embed_items" in pages["mscam"]
     assert 'href="mscam"' in pages["status"]
     assert 'mscam_runs{state="running"} 0.0' in pages["metrics"]
-    assert "Traceback" not in output
+    assert "Traceback" not in text_of(tmp_path / "log")
 
 
 def test_the_preload_imports_nothing_heavy_by_itself() -> None:
     code = "import sys, mscam_dask.monitor; print({'bokeh', 'distributed', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert printed(code).strip() == "set()"
 
 
 def test_a_run_from_its_announcement_to_its_end() -> None:

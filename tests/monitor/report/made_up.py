@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from html.parser import HTMLParser
 from typing import Any
 
 import msgspec
@@ -197,3 +198,20 @@ def part_of(page: str, section: str) -> str:
 def text_of(page: str, section: str) -> str:
     """Text of a section, with single blanks."""
     return " ".join(re.sub(r"<[^>]+>", " ", part_of(page, section)).split())
+
+
+class Seen(HTMLParser):
+    """Elements, their attributes, and the text between them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data

@@ -103,17 +103,6 @@ def test_contraction_keeps_components() -> None:
     assert contracted.diagonal().max() == 0
 
 
-def test_contraction_of_a_path_graph_by_hand() -> None:
-    # 0 - 1 - 2 - 3 - 4: 1 is nearest to 0 and 3 to 4; 2 is as near to both.
-    steps = np.zeros((5, 5))
-    for start, weight in enumerate((1.0, 2.0, 3.0, 4.0)):
-        steps[start, start + 1] = weight
-    contracted = contracted_graph(csr_array(steps), np.array([0, 4]))
-    assert contracted[0, 1] in (1.0, 1.5)  # half of the edge 1-2 or of 2-3
-    whole = contracted_graph(csr_array(steps), np.arange(5)).toarray()
-    assert np.allclose(whole, (steps + steps.T) / 2)
-
-
 # ---- the block matrix ------------------------------------------------------------------------
 
 
@@ -210,24 +199,6 @@ def chart_of(values: list[float], *, name: str = "", log: bool = False) -> LineC
     draw_curves(ax, range(len(values)), [(name, 0, values)], log=log)
     ax.set(xlabel="iteration", ylabel="nats")
     return line_chart("a", ax, [(name, 0, values)], title="A")
-
-
-@pytest.mark.parametrize(
-    ("values", "log", "shown"),
-    [
-        ([1.8364, 1.8389], False, set()),
-        ([2e-6, 9e-4], True, {"10⁻⁵", "10⁻⁴", "10⁻³"}),
-        ([0.1, 0.17], True, {"0.12", "0.16"}),
-    ],
-)
-def test_ticks_are_numbers_of_which_no_two_read_alike(
-    values: list[float], log: bool, shown: set[str]
-) -> None:
-    chart = chart_of(values, log=log)
-    ticks = [text for text in texts(chart.svg) if text not in "01"]
-    ticks.remove("iteration")
-    assert len(set(ticks)) == len(ticks) >= 2
-    assert shown <= set(ticks)
 
 
 def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:

@@ -6,8 +6,6 @@ import dataclasses
 import html
 import json
 import re
-from html.parser import HTMLParser
-from xml.etree import ElementTree as ET
 
 import msgspec
 import numpy as np
@@ -18,26 +16,9 @@ from mscam_dask.monitor.run_record import BatchesEntry, DriftRecord
 from mscam_dask.types.result import Status
 from tests.messages import quotes
 from tests.monitor.records import LEARNED, RANK_SAMPLE
-from tests.monitor.report.made_up import VIEWS, made_up_content, part_of, some_labels, text_of
+from tests.monitor.report.made_up import VIEWS, Seen, made_up_content, part_of, some_labels, text_of
 
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{7*7}}"
-
-
-class Seen(HTMLParser):
-    """Elements, their attributes, and the text between them."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +70,8 @@ def test_names_that_came_from_data_are_text() -> None:
     plain = Seen(run_page(made_up_content(labels, sample_ids=ids, labels_true=labels)))
     seen = Seen(page)
     assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
-    assert "49" not in "".join(seen.text[:30])
-    assert any(HOSTILE in text for text in seen.text)
+    assert "'\"49" not in seen.text  # no template was filled in
+    assert HOSTILE in seen.text
     payload = page.split('id="payload">')[1].split("</script>")[0]
     assert json.loads(payload)["names"][0].startswith("</title>")
 
@@ -174,23 +155,12 @@ def test_what_changed_since_the_run_before() -> None:
     assert re.search(r"\b2 \w+ 0 \w+ 2\b", text)  # samples that moved between two clusters
 
 
-def test_a_fresh_start_gives_its_reason_and_long_tables_are_cut() -> None:
+def test_a_fresh_start_gives_its_reason_and_clusters_that_come_and_go_have_no_size() -> None:
     reason = "30 runs in a row were warm"
     assert reason in text_of(page_after(drift(start="cold", reason=reason)), "drift")
-    many = tuple((f"s{row}", 0, 1) for row in range(80))
-    text = text_of(page_after(drift(n_moved=80), moved=many), "drift")
-    assert re.search(r"\b80 \w+ 0 \w+ 1\.[^.]*\b40\b[^.]*\b80\b", text)
-    assert "s39 0 1" in text
-    assert "s40 0 1" not in text
     sizes = {"cluster_names": [1, 4, 6], "sizes_before": [9, 0, 2], "sizes_after": [8, 3, 0]}
     text = text_of(page_after(drift(**sizes)), "drift")
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
-    names, before, after = list(range(100)), [5] * 99 + [0], [5] * 98 + [7, 2]
-    text = text_of(
-        page_after(drift(cluster_names=names, sizes_before=before, sizes_after=after)), "drift"
-    )
-    assert re.search(r"\b60 \w+ 100\b", text)
-    assert "98 5 7 +2" in text
 
 
 @pytest.mark.parametrize(
@@ -221,17 +191,6 @@ def test_the_support_has_every_border(plain_page: str) -> None:
     assert re.search(
         r'class="n s[4-9]" data-tip="clusters 2 and 3: [^"]*0\.4[^"]*20 \| 18 \| 17"', support
     )
-
-
-def test_tables_of_many_clusters_are_cut_and_say_so() -> None:
-    labels = some_labels(800, 80)
-    page = run_page(made_up_content(labels, labels_true=labels))
-    support = part_of(page, "support")
-    assert support.count("<tr>") == 1 + 60 + 1 + 2  # without a table of all borders
-    assert re.search(r"\b60 \w+ 80\b", support)
-    truth = part_of(page, "labels")
-    assert truth.count("<tr>") == 1 + 40
-    assert re.search(r"\b40 \w+ of 80\b.*; 400 samples", truth)
 
 
 def test_a_view_that_contradicts_a_cluster_names_the_other() -> None:
@@ -303,23 +262,6 @@ def test_the_p_values_of_a_selected_number_are_drawn_and_tabled() -> None:
     earlier = {"counts": [2, 3, 4], "n_clusters": 4, "seconds": 1.0, "stability": [0.7, 0.9, 0.8]}
     old = run_page(made_up_content(LABELS, fit={"n_clusters_curves": earlier}))
     assert "<svg" not in part_of(old, "number")
-
-
-def test_the_selected_number_and_the_level_are_marked_at_their_places() -> None:
-    section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
-    ((_, _, marks),) = section["chart"].lines
-    assert [(mark.at, mark.value) for mark in marks] == list(
-        zip(RANK_SAMPLE.counts, RANK_SAMPLE.p_values, strict=True)
-    )
-    root = ET.fromstring(f"<svg>{section['chart'].svg}</svg>")
-    level, chosen = (
-        [float(value) for value in re.findall(r"[\d.]+", item.get("d", ""))]
-        for item in root.iter("path")
-        if item.get("class") == "level"
-    )
-    assert chosen[0] == chosen[2] == marks[2].x
-    assert [mark.y >= level[1] for mark in marks] == [True, False, True, False]
-    assert "10⁻⁴" in [text.text for text in root.iter("text")]  # where the smallest value is drawn
 
 
 def test_without_clusters_no_number_is_marked_and_no_cluster_is_praised() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals
+from tests.processes import run
 
 START = """
 import os, signal, sys, time
@@ -60,8 +61,7 @@ sys.exit(3)
 
 def code_of(script: str, said: Path, *arguments: str) -> tuple[int, str]:
     """Exit code and standard error of a script."""
-    command = [sys.executable, "-c", START + script.lstrip("\n"), str(said), *arguments]
-    done = subprocess.run(command, check=False, timeout=60, stderr=subprocess.PIPE, text=True)
+    done = run(sys.executable, "-c", START + script.lstrip("\n"), said, *arguments)
     return done.returncode, done.stderr
 
 
@@ -108,8 +108,7 @@ sys.exit(shutdown.exit_code)
 
 def test_the_exit_code_of_a_module_after_a_signal_in_an_import(tmp_path: Path) -> None:
     (tmp_path / "stopped.py").write_text(STOPPED_IN_EXEC)
-    command = [sys.executable, "-m", "stopped"]
-    assert subprocess.run(command, check=False, timeout=60, cwd=tmp_path).returncode == 75
+    assert run(sys.executable, "-m", "stopped", cwd=tmp_path).returncode == 75
 
 
 def raise_and_wait(number: signal.Signals, interruption: GracefulShutdown) -> None:
