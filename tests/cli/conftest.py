@@ -11,32 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli import main
+from tests.pipeline.runs import QUIET, again, write_tiny
 from tests.synthetic import save_npz, three_subspaces
 
 Call = Callable[..., Result]
-
-
-def emptied(path: Path) -> Path:
-    """Empty directory at a path; one that is there stays the same one, for processes that work in it."""
-    path.mkdir(exist_ok=True)
-    for item in path.iterdir():
-        if item.is_dir() and not item.is_symlink():
-            shutil.rmtree(item)
-        else:
-            item.unlink()
-    return path
-
-
-def kept_or_made(kept: Path, place: Path, make: Callable[[], object]) -> None:
-    """Put the directory `place` there as an earlier test made it, or make it and keep a copy.
-
-    A run records the paths of its data, so that a copy is that run only at the same path.
-    """
-    if not kept.exists():
-        make()
-        shutil.copytree(place, kept)
-    else:
-        shutil.copytree(kept, place)
 
 
 def numbers(screen: str) -> list[list[str]]:
@@ -44,26 +22,12 @@ def numbers(screen: str) -> list[list[str]]:
     return [sorted(re.findall(r"\d+(?:\.\d+)?", line)) for line in screen.splitlines()]
 
 
-@pytest.fixture(scope="session")
-def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("copies")
-
-
-@pytest.fixture
-def tmp_path(copies: Path) -> Path:
-    """The same path in every test, empty, for `kept_or_made`."""
-    return emptied(copies / "here")
-
-
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory with tiny.npz (60 samples, 3 clusters) and tiny.toml."""
     monkeypatch.chdir(tmp_path)
     save_npz(Path("tiny.npz"), three_subspaces())
-    Path("tiny.toml").write_text(
-        "[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n"
-        "[report]\nenabled = false\n"
-    )
+    write_tiny(tmp_path, "[report]\nenabled = false\n")
     return tmp_path
 
 
@@ -77,13 +41,22 @@ def call() -> Call:
     return invoke
 
 
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A finished run of tiny.toml with one other setting, made when it is first asked for; tests change copies."""
+    place = tmp_path_factory.mktemp("originals")
+    save_npz(place / "tiny.npz", three_subspaces())
+    file = write_tiny(place, QUIET)
+
+    def path_of(setting: str) -> Path:
+        if not (place / setting).exists():
+            again(file, output=place / setting, sets=[setting])
+        return place / setting
+
+    return path_of
+
+
 @pytest.fixture
-def run(here: Path, call: Call, copies: Path) -> Path:
+def run(here: Path, original: Callable[[str], Path]) -> Path:
     """A finished run of tiny.toml with a report."""
-    with_report = ("--set", "report.enabled=true", "-o", "runs/one")
-
-    def make() -> None:
-        assert call("run", "tiny.toml", "--in-process", *with_report).exit_code == 0
-
-    kept_or_made(copies / "run", here / "runs", make)
-    return here / "runs" / "one"
+    return Path(shutil.copytree(original("report.enabled=true"), here / "runs" / "one"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.pipeline.run import EXIT_DRIFT
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.stored_run import compare_runs, list_runs
-from tests.cli.conftest import Call, kept_or_made, numbers
+from tests.cli.conftest import Call, numbers
 from tests.messages import quotes
 from tests.omics import anndata_of, writable_text
 from tests.pipeline.runs import rewritten
@@ -76,15 +77,10 @@ def test_what_predict_refuses(
 
 
 @pytest.fixture
-def three_runs(run: Path, call: Call, copies: Path) -> Path:
+def three_runs(run: Path, original: Callable[[str], Path]) -> Path:
     """Runs one, two with another number of clusters, and three, which failed."""
-    two = ("run", "tiny.toml", "--in-process", "--set", "cluster.n_clusters=2", "-o", "runs/two")
-
-    def make() -> None:
-        assert call(*two).exit_code == 0
-
-    kept_or_made(copies / "two", run.parent / "two", make)
-    shutil.copytree(run.parent / "two", run.parent / "three")
+    for name in ("two", "three"):
+        shutil.copytree(original("cluster.n_clusters=2"), run.parent / name)
     rewritten(RunDirectory(run), started="2026-01-01T10:00:00+00:00")
     rewritten(RunDirectory(run.parent / "two"), started="2026-01-02T10:00:00+00:00")
     rewritten(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.files import ROOT, write_program
+from tests.pipeline.runs import HERE, write_tiny
 from tests.processes import free_ports, run, script_environment, started, text_of, wait_until
 from tests.synthetic import save_npz, three_subspaces
 
@@ -104,12 +105,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Path:
     save_npz(tmp_path / "tiny.npz", three_subspaces())
-    file = tmp_path / "every-night.toml"
-    file.write_text(
-        "[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
-        "[execution]\nin_process = true\n[output]\nroot = 'runs'\n"
-    )
-    return file
+    file = write_tiny(tmp_path, f"{HERE}[output]\nroot = 'runs'\n")
+    return file.rename(tmp_path / "every-night.toml")
 
 
 def test_it_fires_on_its_schedule_and_tries_again_after_75(

@@ -312,16 +312,12 @@ def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scalin
 
 def test_eigenvectors_that_did_not_converge_are_told() -> None:
     views, _ = gaussian_views(0, n_samples=60)
-    model = MSCAM(n_clusters=3, constants=Constants.paper(), max_iter=2, n_jobs=1)
+    model = quick()
     solution = model.fit(views).solution_  # a warning would be an error
     assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
     rough = [dataclasses.replace(one, spectrum_converged=False) for one in solution.history]
     with pytest.warns(ConvergenceWarning):
-        warn_of_result(
-            dataclasses.replace(solution, history=tuple(rough)),
-            (),
-            views_selected=True,
-        )
+        warn_of_result(dataclasses.replace(solution, history=tuple(rough)), (), views_selected=True)
 
 
 def test_asking_for_settings_leaves_the_model_as_it_was() -> None:

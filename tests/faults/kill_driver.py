@@ -27,6 +27,7 @@ from mscam_dask.errors import MscamError
 from mscam_dask.monitor.run_record import decode_record
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import resume_run, run_pipeline
+from tests.pipeline.runs import write_tiny
 from tests.synthetic import save_npz
 
 
@@ -34,13 +35,9 @@ def write_pipeline(directory: Path, execution: str = "in_process = true\nthreads
     """300 samples of 6 clusters, which ARPACK cuts (up to 250 would be dense), in several iterations."""
     rng = np.random.default_rng(5)
     data = subspace_mixture(300, 6, (10, 14, 20), rng=rng, separation=1.0, noise=0.6)
-    save_npz(directory / "data.npz", data)
-    file = directory / "pipeline.toml"
-    file.write_text(
-        "[data]\nsource = 'data.npz'\n[cluster]\nn_clusters = 6\nmax_iter = 6\n"
-        f"[execution]\n{execution}\n"
-    )
-    return file
+    save_npz(directory / "tiny.npz", data)
+    clusters = "[cluster]\nn_clusters = 6\nmax_iter = 6\n"
+    return write_tiny(directory, f"[execution]\n{execution}\n", clusters=clusters)
 
 
 def outcome_of(root: Path) -> Any:

@@ -30,7 +30,9 @@ from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import run_pipeline
 from tests.data.readers.matlab_files import save_version_73
 from tests.messages import quotes, raises
+from tests.pipeline.runs import HERE, THREE, write_tiny
 from tests.processes import run
+from tests.synthetic import save_npz, three_subspaces
 
 pytestmark = pytest.mark.faults
 
@@ -174,13 +176,11 @@ def test_view_names_are_never_paths(tmp_path: Path) -> None:
     )
     renaming = {str(index): name for index, name in enumerate(views)}
     table = ", ".join(f"{json.dumps(old)} = {json.dumps(new)}" for old, new in renaming.items())
-    (work / "p.toml").write_text(
-        f"[data]\nsource = 'data.npz'\nviews = {{{table}}}\n"
-        "[cluster]\nn_clusters = 2\nconstants.auto_settings = false\nmax_iter = 2\n"
-        "[execution]\nin_process = true\n"
-    )
+    clusters = THREE.replace("= 3", "= 2", 1)
+    data = f"source = 'data.npz'\nviews = {{{table}}}"
+    file = write_tiny(work, HERE, data=data, clusters=clusters)
     before = files_below(tmp_path)
-    outcome = run_pipeline(read_config(work / "p.toml"), work / "out")
+    outcome = run_pipeline(read_config(file), work / "out")
     made = files_below(tmp_path) - before
     assert all(item.is_relative_to("deep/work/out") for item in made)
     assert not any(name in str(item) for item in made for name in ("outside", "absolute", "xxx"))
@@ -268,17 +268,6 @@ def everything_in(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
 
 
-def write_small(directory: Path, execution: str = "in_process = true") -> Path:
-    rng = np.random.default_rng(0)
-    view = rng.normal(size=(30, 3)) + 9 * np.repeat([[0], [1]], 15, axis=0)
-    np.savez(directory / "d.npz", allow_pickle=False, a=view)
-    (directory / "p.toml").write_text(
-        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
-        f"max_iter = 2\n[execution]\n{execution}\n"
-    )
-    return directory / "p.toml"
-
-
 @pytest.fixture
 def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "MY_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD"):
@@ -305,7 +294,8 @@ main(["run", *sys.argv[3:]])
 def test_an_error_of_a_library_is_shown_and_recorded_without_it(
     kind: str, options: list[str], tmp_path: Path
 ) -> None:
-    file = write_small(tmp_path)
+    save_npz(tmp_path / "tiny.npz", three_subspaces())
+    file = write_tiny(tmp_path, HERE)
     arguments: list[Any] = [kind, CANARY, file, "-o", tmp_path / "out", *options]
     done = run(sys.executable, "-c", FAIL, *arguments)
     assert done.returncode != 0
@@ -331,7 +321,8 @@ def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
             with contextlib.suppress(psutil.NoSuchProcess):
                 command_lines[process.pid] = "\0".join(process.cmdline()).encode()
 
-    file = write_small(tmp_path, "workers = 2")
+    save_npz(tmp_path / "tiny.npz", three_subspaces())
+    file = write_tiny(tmp_path, "[execution]\nworkers = 2\n")
     with dask.config.set({"gateway.auth.kwargs": {"password": CANARY}}):
         run_pipeline(read_config(file), tmp_path / "out", observers=[look])
     printed = "".join(capfd.readouterr()).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -20,16 +21,17 @@ import pytest
 from distributed import Client
 from numpy.testing import assert_array_equal
 
-from mscam_dask import MSCAM, Constants
+from mscam_dask import MSCAM
 from mscam_dask.errors import ClusterError, SchedulerLostError
 from mscam_dask.pipeline.cluster import open_cluster
-from mscam_dask.pipeline.read_config import read_config
-from mscam_dask.pipeline.resume import resume_run, run_pipeline
+from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.pipeline.toml_document import Override
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
+from tests.estimators.small import quick
 from tests.faults.kill_driver import outcome_of, write_pipeline
+from tests.pipeline.runs import HERE, THREE, again, write_tiny
 from tests.processes import mscam, run, wait_until
 from tests.synthetic import gaussian_views
 
@@ -55,14 +57,7 @@ def estimator(client: Client | None, *, after: Callable[[int], None] | None = No
         if after is not None and isinstance(event, IterationFinished):
             after(event.iteration)
 
-    return MSCAM(
-        n_clusters=5,
-        constants=Constants.paper(),
-        max_iter=8,
-        client=client,
-        callbacks=[observe],
-        n_jobs=1,
-    )
+    return quick(5, max_iter=8, client=client, callbacks=[observe])
 
 
 def pids(client: Client) -> list[int]:
@@ -175,14 +170,15 @@ def test_the_scheduler_killed_while_the_fit_waits_is_a_typed_error(tmp_path: Pat
 def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     names = ("a", "b", "c")
     np.savez(tmp_path / "d.npz", allow_pickle=False, **dict(zip(names, views_of(300), strict=True)))
-    text = (
-        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 5\nconstants.auto_settings = false\n"
-        "max_iter = 6\n[execution]\n"
+    write = functools.partial(
+        write_tiny,
+        tmp_path,
+        data="source = 'd.npz'",
+        clusters=THREE.replace("= 3", "= 5", 1).replace("= 3", "= 6"),
     )
-    (tmp_path / "here.toml").write_text(f"{text}in_process = true\n")
-    expected = run_pipeline(read_config(tmp_path / "here.toml"), tmp_path / "undisturbed")
+    expected = again(write(HERE), output=tmp_path / "undisturbed")
     with own_cluster(tmp_path) as (scheduler, address):
-        (tmp_path / "there.toml").write_text(f"{text}scheduler = '{address}'\n")
+        file = write(f"[execution]\nscheduler = '{address}'\n")
 
         def observe(event: object) -> None:
             if isinstance(event, IterationFinished) and event.iteration == 2:
@@ -190,9 +186,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
                 scheduler.wait()
 
         with pytest.raises(SchedulerLostError):
-            run_pipeline(
-                read_config(tmp_path / "there.toml"), tmp_path / "out", observers=[observe]
-            )
+            again(file, output=tmp_path / "out", observers=[observe])
     in_process = [
         Override(("execution", "scheduler"), None, "the test"),
         Override(("execution", "in_process"), True, "the test"),

@@ -25,6 +25,7 @@ from tests.data.stores import counting, numbers
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.faults.memory_disk import traced
 from tests.messages import raises
+from tests.pipeline.runs import QUIET, again, write_tiny
 from tests.processes import mscam, run
 from tests.synthetic import gaussian_views
 
@@ -184,13 +185,7 @@ def write_data(folder: Path, seed: int) -> None:
 
 def run_tiny(folder: Path, more: str = "", **options: Any) -> list[int]:
     """Labels of a run with more lines in its table of the clustering."""
-    file = folder / "tiny.toml"
-    file.write_text(
-        "[data]\nsource = 'tiny.npz'\n"
-        "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
-        f"{more}\n[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
-    )
-    return labels(run_pipeline(read_config(file), **options).directory.path)
+    return labels(again(write_tiny(folder, f"{more}\n{QUIET}"), **options).directory.path)
 
 
 def labels(path: Path) -> list[int]:

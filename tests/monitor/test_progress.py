@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mscam_dask import MSCAM, Constants
 from mscam_dask.monitor.events import Event, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import format_view_settings
 from mscam_dask.monitor.progress import (
@@ -24,6 +23,7 @@ from mscam_dask.monitor.progress import (
     TerminalProgress,
     progress_on,
 )
+from tests.estimators.small import quick
 from tests.messages import quotes
 from tests.monitor.records import (
     BY_VIEW,
@@ -277,10 +277,7 @@ def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
 
 def test_it_is_a_callback_of_the_estimators_and_numbers_json_has_not_become_null() -> None:
     stream = io.BytesIO()
-    model = MSCAM(
-        n_clusters=2, constants=Constants.paper(), n_jobs=1, callbacks=[JsonLines(stream)]
-    )
-    model.fit(two_subspaces())
+    model = quick(2, callbacks=[JsonLines(stream)]).fit(two_subspaces())
     JsonLines(stream)(dataclasses.replace(ENDED, seconds=math.nan, score=math.inf))
     *records, last = [json.loads(line) for line in stream.getvalue().splitlines()]
     kinds = [record["event"] for record in records]

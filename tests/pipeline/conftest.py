@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +13,8 @@ import pytest
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory
-from tests.pipeline.runs import HERE, QUIET, THREE, Write, again, stopped_run
+from tests.pipeline.runs import HERE, QUIET, Write, again, stopped_run, write_tiny
 from tests.synthetic import save_npz, three_subspaces
-
-
-def _pipeline(directory: Path) -> Write:
-    def write(more: str = "") -> Path:
-        file = directory / "tiny.toml"
-        file.write_text(f"[data]\nsource = 'tiny.npz'\n{THREE}{more}\n")
-        return file
-
-    return write
 
 
 @pytest.fixture
@@ -36,7 +28,7 @@ def tiny(tmp_path: Path) -> Path:
 @pytest.fixture
 def pipeline(tmp_path: Path, tiny: Path) -> Write:
     """Write a pipeline over the small data; more text follows after [cluster] n_clusters."""
-    return _pipeline(tmp_path)
+    return functools.partial(write_tiny, tmp_path)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +60,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Run of the small data by its name, made when it is first asked for; tests change copies."""
     place = tmp_path_factory.mktemp("originals")
     save_npz(place / "tiny.npz", three_subspaces())
-    write = _pipeline(place)
+    write = functools.partial(write_tiny, place)
     root = f"[output]\nroot = '{place / 'runs'}'\n"
     make: dict[str, Callable[[Path], object]] = {
         "finished": lambda path: again(write(HERE), output=path),

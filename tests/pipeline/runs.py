@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import run_pipeline
 from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory
+from mscam_dask.pipeline.toml_document import parse_override
 from mscam_dask.types.events import IterationFinished
 
 Write = Callable[[str], Path]
@@ -24,6 +25,15 @@ Observer = Callable[[Any], None]
 HERE = "[execution]\nin_process = true\nthreads = 1\n"
 THREE = "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n"
 QUIET = f"{HERE}[report]\nenabled = false\n"
+
+
+def write_tiny(
+    directory: Path, more: str = "", *, data: str = "source = 'tiny.npz'", clusters: str = THREE
+) -> Path:
+    """The pipeline tiny.toml, by default of the small data; more text follows after its last key."""
+    file = directory / "tiny.toml"
+    file.write_text(f"[data]\n{data}\n{clusters}{more}\n")
+    return file
 
 
 class Stopped(Exception):
@@ -57,8 +67,8 @@ def run(file: Path, output: Path, **options: Any) -> RunOutcome:
     return run_pipeline(read_config(file), output, **options)
 
 
-def again(file: Path, **options: Any) -> RunOutcome:
-    return run_pipeline(read_config(file), **options)
+def again(file: Path, *, sets: Sequence[str] = (), **options: Any) -> RunOutcome:
+    return run_pipeline(read_config(file, [parse_override(one) for one in sets]), **options)
 
 
 def labels_of(outcome: RunOutcome) -> NDArray[np.int64]:

@@ -11,11 +11,12 @@ from dask.utils import key_split
 from distributed import Client, span
 from scipy.sparse import csr_array
 
-from mscam_dask import MSCAM, Constants
+from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.dask import MAX_CACHED_KEYS, DaskExecutor
 from tests.clusters import local_client
+from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
 Names = list[tuple[str, ...]]
@@ -57,7 +58,7 @@ def test_spans_and_metrics_do_not_grow_with_the_fits_on_a_cluster() -> None:
     with local_client(1, processes=False) as client:
         sizes = []
         for _ in range(8):
-            MSCAM(3, constants=Constants.paper(), max_iter=2, client=client).fit(views)
+            quick(client=client).fit(views)
             sizes.append(held(client))
     settled = sizes[3]
     assert settled[0] > 3
@@ -74,18 +75,14 @@ def test_the_cache_of_key_prefixes_is_bounded() -> None:
     for number in range(3 * MAX_CACHED_KEYS):
         key_split(f"earlier-{number}")
     with local_client(1, processes=False) as client:
-        MSCAM(3, constants=Constants.paper(), max_iter=1, client=client).fit(
-            gaussian_views(0, n_samples=40)[0]
-        )
+        quick(client=client).fit(gaussian_views(0, n_samples=40)[0])
     assert key_split.cache_info().currsize < MAX_CACHED_KEYS
 
 
 def test_spans_around_a_fit_are_the_parents_of_its_own() -> None:
     with local_client(1, processes=False) as client:
         with span("mine"):
-            MSCAM(3, constants=Constants.paper(), max_iter=1, client=client).fit(
-                gaussian_views(0, n_samples=40)[0]
-            )
+            quick(client=client).fit(gaussian_views(0, n_samples=40)[0])
             client.submit(sum, [1, 2], pure=False).result()
         (mine,) = spans_of(client).spans_search_by_name["mine",]
         assert {child.name for child in mine.children} == {("mine", "mscam")}

@@ -20,7 +20,6 @@ from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mscam_dask import MSCAM, Constants
 from mscam_dask.monitor.dashboard import plugin as module
 from mscam_dask.monitor.dashboard import run_state
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD, ClusterEvents, ensure_page, page_link
@@ -29,6 +28,7 @@ from mscam_dask.monitor.events import MAX_ITERATIONS, Event, StepStarted
 from mscam_dask.monitor.messages import MAX_NAME
 from mscam_dask.types.events import FitStarted
 from tests.clusters import local_client, scheduler_process
+from tests.estimators.small import quick
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, announced, outer, send, started
 from tests.processes import printed, text_of, wait_until
 from tests.synthetic import two_subspaces
@@ -166,9 +166,7 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
             begun.append(event.executor)
 
     with local_client(1, processes=False) as client, caplog.at_level(logging.WARNING):
-        MSCAM(n_clusters=2, constants=Constants.paper(), client=client, callbacks=[watch]).fit(
-            two_subspaces()
-        )
+        quick(2, client=client, callbacks=[watch]).fit(two_subspaces())
         page = client.dashboard_link.replace("/status", "/mscam")
     (described,) = begun
     assert (page in described) == ("http" in described) == has_bokeh

@@ -18,7 +18,6 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.impute import KNNImputer
 from sklearn.metrics import adjusted_rand_score
 
-import mscam_dask
 from mscam_dask import MSCAM, MSCAN, Constants, load_run
 from mscam_dask.cli import main
 from mscam_dask.data.datasets import subspace_mixture
@@ -32,32 +31,35 @@ from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.types.result import Structure
 from mscam_dask.types.rules import SIZES
 from tests.blocks import other_values
+from tests.estimators.small import quick
 from tests.messages import raises
-from tests.pipeline.runs import HERE, QUIET, THREE, Write, a_chunk, again, labels_of, rewritten, run
+from tests.pipeline.runs import (
+    HERE,
+    QUIET,
+    THREE,
+    Write,
+    a_chunk,
+    again,
+    labels_of,
+    rewritten,
+    run,
+    write_tiny,
+)
 from tests.synthetic import gaussian_views, save_npz, three_subspaces, values_of
 
+AUTO = "[cluster]\nn_clusters = 'auto'\n"
 LARGE = {"consensus_graph", "learned_graph", "view_embeddings", "view_coordinates"}
-
-
-def estimator(**options: Any) -> MSCAM:
-    return MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1, **options)
 
 
 @pytest.fixture(scope="module")
 def model() -> MSCAM:
     """The estimator of the fit of the runs that are copied."""
-    return estimator().fit(three_subspaces())
+    return quick(max_iter=3).fit(three_subspaces())
 
 
 @pytest.fixture
 def path(first: RunOutcome) -> Path:
     return first.directory.path
-
-
-def pipeline_of(data: str, name: str = "p.toml", clusters: str = THREE) -> Path:
-    file = Path(name)
-    file.write_text(f"[data]\n{data}\n{clusters}{QUIET}")
-    return file
 
 
 def samples_of(outcome: RunOutcome) -> list[dict[str, str]]:
@@ -99,8 +101,7 @@ def test_a_run_of_the_other_estimator(pipeline: Write) -> None:
 
 
 def test_settings_that_were_selected_are_loaded(tiny: Path) -> None:
-    file = pipeline_of("source = 'tiny.npz'", clusters="[cluster]\nn_clusters = 'auto'\n")
-    loaded = load_run(again(file).directory.path)
+    loaded = load_run(again(write_tiny(Path(), QUIET, clusters=AUTO)).directory.path)
     model = MSCAM("auto", n_jobs=1).fit(three_subspaces())
     same_model(loaded, model, three_subspaces(30, seed=2))
     assert loaded.n_clusters_curves_.equals(model.n_clusters_curves_)
@@ -111,8 +112,7 @@ def test_one_cluster_without_structure_is_a_model_too() -> None:
     rng = np.random.default_rng(5)
     views = [rng.standard_normal((60, 4)), rng.standard_normal((60, 7))]
     ingest(as_multi_view(views), "noise.zarr")
-    file = pipeline_of("source = 'noise.zarr'", clusters="[cluster]\nn_clusters = 'auto'\n")
-    outcome = again(file)
+    outcome = again(write_tiny(Path(), QUIET, data="source = 'noise.zarr'", clusters=AUTO))
     loaded = load_run(outcome.directory.path)
     model = MSCAM("auto", n_jobs=1).fit("noise.zarr")
     assert model.n_clusters_ == loaded.n_clusters_ == 1
@@ -132,7 +132,7 @@ def test_more_samples_than_are_stored_are_read_from_the_data(pipeline: Write, mo
         outcome = again(pipeline(QUIET))
         stored = read_model(outcome.directory.result)
         assert not any(key.startswith("coordinates") for key in stored.arrays)
-        same_model(load_run(outcome.directory.path), estimator().fit(three_subspaces()), new)
+        same_model(load_run(outcome.directory.path), quick(max_iter=3).fit(three_subspaces()), new)
     shutil.rmtree(outcome.directory.data)
     with raises(DataError, "view_0", "data.zarr"):
         load_run(outcome.directory.path).predict(new)
@@ -142,7 +142,8 @@ def test_more_samples_than_are_stored_are_read_from_the_data(pipeline: Write, mo
 def test_graphs_of_a_large_run_are_read_when_they_are_asked_for() -> None:
     data = subspace_mixture(SIZES.exact_samples + 100, 3, (5, 6), rng=np.random.default_rng(0))
     save_npz(Path("large.npz"), data)
-    file = pipeline_of("source = 'large.npz'", clusters=THREE.replace("iter = 3", "iter = 1"))
+    clusters = THREE.replace("iter = 3", "iter = 1")
+    file = write_tiny(Path(), QUIET, data="source = 'large.npz'", clusters=clusters)
     directory = again(file).directory
     assert not list(directory.path.glob("*.partial"))  # tasks have written them
     loaded = load_run(directory.path)
@@ -157,7 +158,7 @@ def test_graphs_of_a_large_run_are_read_when_they_are_asked_for() -> None:
 def test_a_run_predicts_after_its_store_has_grown(tiny: Path, *, as_url: bool) -> None:
     store = ingest(tiny.name, "data.zarr").output
     place = store.as_uri() if as_url else store.name  # type: ignore[union-attr]
-    path = again(pipeline_of(f"source = '{place}'")).directory.path
+    path = again(write_tiny(Path(), QUIET, data=f"source = '{place}'")).directory.path
     new = three_subspaces(30, seed=1)
     before = load_run(path).predict(new)
     ingest(three_subspaces(90), "data.zarr", overwrite=True)
@@ -191,7 +192,7 @@ def test_ids_and_names_of_columns_are_kept_and_tables_are_read_back() -> None:
         frames[name].to_csv(f"{name}.csv")
         frames[name].iloc[4:8].to_csv(f"new/{name}.csv")
     sources = "source = ['genes.csv', 'sites.csv']\n"
-    outcome = again(pipeline_of(sources))
+    outcome = again(write_tiny(Path(), QUIET, data=sources))
     path = outcome.directory.path
     loaded = load_run(path)
     assert loaded.sample_ids_ == tuple(ids)
@@ -200,9 +201,8 @@ def test_ids_and_names_of_columns_are_kept_and_tables_are_read_back() -> None:
     assert table["cluster"].tolist() == loaded.labels_[4:8].tolist()
     assert predict_files(path, ["new/sites.csv"])["sample"].equals(table["sample"])
     given = f"labels = '{outcome.directory.labels}'\n"
-    columns = f"[report]\nenabled = true\ncolumns = '{outcome.directory.samples}'\n"
-    file = pipeline_of(f"{sources}{given}", "second.toml")
-    file.write_text(file.read_text().replace("[report]\nenabled = false\n", columns))
+    columns = f"[report]\ncolumns = '{outcome.directory.samples}'\n"
+    file = write_tiny(Path(), f"{HERE}{columns}", data=f"{sources}{given}")
     record = again(file).record
     assert record.metrics["accuracy"] == 1.0
     genes = frames["genes"].iloc[4:8]
@@ -220,7 +220,7 @@ def test_labels_of_new_samples_are_not_needed(tiny: Path) -> None:
         views = {name: archive[name] for name in ("view_0", "view_1")}
         np.savez("named.npz", allow_pickle=False, kinds=archive["labels"], **views)
     data = "source = 'named.npz'\nlabels = 'kinds'\nviews = {view_0 = 'a', view_1 = 'b'}"
-    run = again(pipeline_of(data)).directory.path
+    run = again(write_tiny(Path(), QUIET, data=data)).directory.path
     np.savez("new.npz", allow_pickle=False, **views)
     expected = load_run(run).predict({"a": views["view_0"], "b": views["view_1"]}).tolist()
     ingest("named.npz", "new.zarr", views={"view_1": "b", "view_0": "a"}, labels="kinds")
@@ -232,9 +232,9 @@ def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> No
     data = values_of(three_subspaces())
     kernel = data["view_0"] @ data["view_0"].T
     np.savez("pair.npz", allow_pickle=False, kernel=kernel, rest=data["view_1"])
-    file = pipeline_of("source = 'pair.npz'\nview_type = {kernel = 'kernel'}")
-    loaded = load_run(again(file).directory.path)
-    model = estimator(view_type={"kernel": "kernel"}).fit(
+    data_table = "source = 'pair.npz'\nview_type = {kernel = 'kernel'}"
+    loaded = load_run(again(write_tiny(Path(), QUIET, data=data_table)).directory.path)
+    model = quick(max_iter=3, view_type={"kernel": "kernel"}).fit(
         {"kernel": kernel, "rest": data["view_1"]}
     )
     new = {"kernel": kernel[:9], "rest": data["view_1"][:9]}
@@ -331,11 +331,8 @@ def incomplete(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any
         if name == "b":
             frame.iloc[2, 1] = np.nan
         frame.to_csv(folder / f"{name}.csv")
-    (folder / "p.toml").write_text(
-        '[data]\nsource = ["a.csv", "b.csv", "c.csv"]\njoin = "outer"\nimpute = "median"\n'
-        f"{THREE}{HERE}"
-    )
-    run(folder / "p.toml", folder / "run")
+    sources = 'source = ["a.csv", "b.csv", "c.csv"]\njoin = "outer"\nimpute = "median"'
+    run(write_tiny(folder, HERE, data=sources), folder / "run")
     return folder / "run", has, labels
 
 
@@ -363,7 +360,7 @@ def test_a_run_clusters_every_sample_and_its_report_has_a_table_of_presence(
 
 def test_a_loaded_run_predicts_samples_of_some_views(incomplete: tuple[Path, Any, Any]) -> None:
     directory, has, _ = incomplete
-    model = mscam_dask.load_run(directory)
+    model = load_run(directory)
     data = open_store(directory / "data.zarr")
     assert_array_equal(model.view_presence_, data.presence)
     assert np.mean(model.predict(data) == model.labels_) > 0.95
@@ -390,17 +387,11 @@ def holed_frames(directory: Path) -> dict[str, pd.DataFrame]:
     return frames
 
 
-def write_pipeline(directory: Path, data: str) -> Path:
-    file = directory / "p.toml"
-    file.write_text(f"[data]\n{data}\n{THREE}{QUIET}")
-    return file
-
-
 def test_a_loaded_run_fills_missing_cells_as_its_fit_did(tmp_path: Path) -> None:
     frames = holed_frames(tmp_path)
     sources = 'source = ["old/a.csv", "old/b.csv"]\nimpute = "knn"'
-    run(write_pipeline(tmp_path, sources), tmp_path / "run")
-    loaded = mscam_dask.load_run(tmp_path / "run")
+    run(write_tiny(tmp_path, QUIET, data=sources), tmp_path / "run")
+    loaded = load_run(tmp_path / "run")
     new = {name: frame.iloc[60:] for name, frame in frames.items()}
     stored = {view.name: view.read(0, 60) for view in open_store(tmp_path / "run/data.zarr").views}
     filled = {}
@@ -413,7 +404,7 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(tmp_path: Path) -> None
     table = predict_files(tmp_path / "run", [str(tmp_path / f"new/{name}.csv") for name in "ab"])
     assert table["cluster"].tolist() == loaded.predict(new).tolist()
     shutil.rmtree(tmp_path / "run/data.zarr")
-    again = mscam_dask.load_run(tmp_path / "run")
+    again = load_run(tmp_path / "run")
     assert_array_equal(again.predict(filled), loaded.predict(filled))
     with raises(DataError, "data.zarr"):
         again.predict(new)
@@ -426,10 +417,9 @@ def test_fits_and_runs_of_an_imputed_store_fill_missing_cells_in_the_same_way(
     store = tmp_path / "s.zarr"
     files = {place: [tmp_path / place / f"{name}.csv" for name in "ab"] for place in ("old", "new")}
     ingest(files["old"], store, impute="median")
-    run(write_pipeline(tmp_path, 'source = "s.zarr"'), tmp_path / "run")
+    run(write_tiny(tmp_path, QUIET, data='source = "s.zarr"'), tmp_path / "run")
     table = predict_files(tmp_path / "run", [str(file) for file in files["new"]])
-    constants = mscam_dask.Constants.paper()
-    model = mscam_dask.MSCAM(3, constants=constants, max_iter=3, n_jobs=1).fit(store)
+    model = quick(max_iter=3).fit(store)
     assert (
         table["cluster"].tolist()
         == model.predict({name: frame.iloc[60:] for name, frame in frames.items()}).tolist()

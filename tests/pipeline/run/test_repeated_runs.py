@@ -24,7 +24,7 @@ from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.types.rules import SIZES
 from tests.messages import quotes, raises
-from tests.pipeline.runs import HERE, QUIET, Write, a_chunk, again, labels_of
+from tests.pipeline.runs import HERE, QUIET, THREE, Write, a_chunk, again, labels_of, write_tiny
 from tests.synthetic import save_npz, three_subspaces
 
 NO_SCORES = f"{QUIET}[evaluate]\nenabled = false\n"
@@ -223,12 +223,11 @@ def test_a_plan_says_whether_results_are_spilled(
     ],
 )
 def test_a_plan_names_what_the_fit_selects_and_estimates_its_time(
-    pipeline: Write, tiny: Path, tmp_path: Path, lines: str, selected: str
+    tiny: Path, tmp_path: Path, lines: str, selected: str
 ) -> None:
     save_npz(tiny, three_subspaces(200))
-    file = pipeline(HERE)
-    file.write_text(file.read_text().replace("constants.auto_settings = false\n", lines))
-    settings = read_config(file)
+    clusters = THREE.replace("constants.auto_settings = false\n", lines)
+    settings = read_config(write_tiny(tmp_path, HERE, clusters=clusters))
     plan = dict(plan_run(settings, tmp_path / "out"))
     assert plan["Settings"].partition("; selected during the fit")[2] == selected
     assert float(plan["Time"].removeprefix("about ").partition(" s ")[0]) > 0

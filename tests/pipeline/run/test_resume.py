@@ -26,7 +26,6 @@ from tests.messages import quotes, raises
 from tests.pipeline.runs import (
     HERE,
     QUIET,
-    THREE,
     Stopped,
     Write,
     a_chunk,
@@ -36,6 +35,7 @@ from tests.pipeline.runs import (
     run,
     stop,
     stopped_run,
+    write_tiny,
 )
 
 
@@ -121,7 +121,7 @@ def test_a_source_with_other_content_is_refused_and_one_that_is_gone_is_said(
 @pytest.fixture
 def store(tiny: Path, tmp_path: Path) -> Path:
     """A store, and tiny.toml over it."""
-    (tmp_path / "tiny.toml").write_text(f"[data]\nsource = 'data.zarr'\n{THREE}{QUIET}")
+    write_tiny(tmp_path, QUIET, data="source = 'data.zarr'")
     return Path(str(ingest([tiny], tmp_path / "data.zarr").output))
 
 

@@ -22,7 +22,7 @@ from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.result import Status
 from tests.messages import raises
-from tests.pipeline.runs import HERE, QUIET, THREE, Write, run
+from tests.pipeline.runs import HERE, QUIET, THREE, Write, run, write_tiny
 
 
 def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path: Path) -> None:
@@ -94,14 +94,12 @@ def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
     tiny: Path, tmp_path: Path
 ) -> None:
     ingest(tiny, tmp_path / "tiny.zarr")
-    file = tmp_path / "store.toml"
-    text = "[data]\nsource = 'tiny.zarr'\n{}" + THREE + QUIET
-    file.write_text(text.format(""))
-    outcome = run(file, tmp_path / "out")
+    store = "source = 'tiny.zarr'"
+    outcome = run(write_tiny(tmp_path, QUIET, data=store), tmp_path / "out")
     assert not outcome.directory.data.exists()
     assert outcome.record.data.store == str(tmp_path / "tiny.zarr")
-    file.write_text(text.format("views = {view_1 = 'second'}\n[evaluate]\nenabled = false\n"))
-    outcome = run(file, tmp_path / "other")
+    data, off = f"{store}\nviews = {{view_1 = 'second'}}", "[evaluate]\nenabled = false\n"
+    outcome = run(write_tiny(tmp_path, f"{QUIET}{off}", data=data), tmp_path / "other")
     assert open_store(outcome.directory.data).view_names == ("second",)
     assert outcome.record.metrics is None
     assert "evaluate" not in outcome.record.seconds
@@ -110,9 +108,8 @@ def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
 def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     tiny: Path, tmp_path: Path
 ) -> None:
-    file = tmp_path / "open.toml"
-    file.write_text(f"[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\n{QUIET}")
-    fit = run(file, tmp_path / "out").record.fit
+    clusters = "[cluster]\nn_clusters = 3\n"
+    fit = run(write_tiny(tmp_path, QUIET, clusters=clusters), tmp_path / "out").record.fit
     assert (fit.setting.scale, fit.setting.alpha) == ("by view", None)
     assert set(fit.setting.views) == set(fit.view_contributions)
     for view in fit.setting.views.values():
@@ -129,10 +126,9 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
 
 
 def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
-    pipeline: Write, tmp_path: Path
+    tiny: Path, tmp_path: Path
 ) -> None:
-    file = pipeline(QUIET)
-    file.write_text(file.read_text().replace("n_clusters = 3", "n_clusters = 'auto'"))
+    file = write_tiny(tmp_path, QUIET, clusters=THREE.replace("= 3", "= 'auto'", 1))
     events: list[Event] = []
     outcome = run(file, tmp_path / "out", observers=[events.append])
     fit = outcome.record.fit
@@ -149,10 +145,8 @@ def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
 
 
 def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
-    file = tmp_path / "digits.toml"
-    file.write_text(
-        f"[data]\nsource = 'digits'\nfamilies = ['zernike']\n[cluster]\nn_clusters = 1\n{QUIET}"
-    )
+    data, one = "source = 'digits'\nfamilies = ['zernike']", "[cluster]\nn_clusters = 1\n"
+    file = write_tiny(tmp_path, QUIET, data=data, clusters=one)
     events: list[Event] = []
     record = run(file, tmp_path / "out", observers=[events.append]).record
     assert [view.name for view in record.data.views] == ["zernike"]
@@ -162,10 +156,10 @@ def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
 
 
 def test_more_clusters_than_samples_is_said_before_a_cluster_starts(
-    pipeline: Write, tmp_path: Path
+    tiny: Path, tmp_path: Path
 ) -> None:
-    file = pipeline("[execution]\nworkers = 1\n")
-    file.write_text(file.read_text().replace("n_clusters = 3", "n_clusters = 61"))
+    clusters = THREE.replace("= 3", "= 61", 1)
+    file = write_tiny(tmp_path, "[execution]\nworkers = 1\n", clusters=clusters)
     with raises(ConfigurationError, "n_clusters", 61, 60):
         run(file, tmp_path / "out")
     record = RunDirectory(tmp_path / "out").read_record()
