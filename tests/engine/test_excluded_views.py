@@ -14,8 +14,10 @@ from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.preprocessing_selection import with_view_settings
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from tests.messages import quotes
 from tests.snapshots import Memory
@@ -185,3 +187,23 @@ def test_a_fit_that_goes_on_leaves_the_same_views_out(fitted: Fitted) -> None:
 def test_views_that_cannot_be_left_out(exclude_views: object, values: tuple[object, ...]) -> None:
     with pytest.raises(ConfigurationError, match=quotes(*values)):
         MSCAM(4, exclude_views=exclude_views).fit(with_useless(40)[0])  # type: ignore[arg-type]
+
+
+def test_settings_without_unconfirmed_views_are_tried_first() -> None:
+    agreement = tuple(
+        ViewSettingsSelected(
+            view=name,
+            scale="unit",
+            alpha=1.0,
+            agreement=0.1,
+            ahead=0.0,
+            overlap=9.0,
+            is_informative=name != "c",
+        )
+        for name in "abc"
+    )
+    given = Parameters(n_clusters=2, exclude_views=(0,))
+    tried = with_view_settings([given], [agreement], may_exclude_views=True)
+    assert [one.exclude_views for one in tried] == [(2,), ()]
+    (kept,) = with_view_settings([given], [agreement], may_exclude_views=False)
+    assert kept.exclude_views == (0,)
