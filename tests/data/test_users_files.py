@@ -34,6 +34,7 @@ def of_r(frame: pd.DataFrame, mark: str, *, quoted: bool = True, one_short: bool
 
 
 IN_NUMBERS = A.set_axis(NUMBERS)
+COUNTED = A.set_axis(range(1, 13))
 IN_NUMBERS_OF_GENES = A.set_axis(["7157", "4609", "1956", "3845"], axis=1)
 YEARS = A.set_axis(["2001", "2002", "2003", "2004"], axis=1)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
@@ -92,6 +93,11 @@ READ: dict[str, tuple[Any, Any]] = {
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
     "QIIME 2": beside("\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]])),
     "Perseus": beside("\n".join([LINES[0], "#!{Type}T" + ",E" * 4, *LINES[1:]])),
+    "SPSS": beside(csv_of(FEW_GONE, na_rep="#NULL!"), frame=FEW_GONE),
+    "a text that is the same in every row": beside(csv_of(A.assign(event="baseline")[["event", *A]])),
+    "numbers of patients beside remarks": beside(
+        csv_of(COUNTED.assign(remark=[f"seen by {name}" for name in "abcdefghijkl"])), frame=COUNTED
+    ),
     "reasons why a value is missing": beside(
         csv_of(FEW_GONE, na_rep=".").replace(",.,", ",.a,", 1), frame=FEW_GONE
     ),
@@ -144,6 +150,14 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "hexadecimals": (beside(csv_of(A.assign(code=[*map(hex, range(12))]))), "code"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
+    "a German total below": (({"a.csv": csv_of(pd.concat([A, A.agg(["sum"]).set_axis(["Gesamt"])]))}, (A,)), "Gesamt"),
+    "means above": (({"a.csv": csv_of(pd.concat([A.agg(["mean"]).round(2), A]))}, (A,)), "mean"),
+    "a total without ids": (({"a.csv": pd.concat([A, A.agg(["sum"])]).to_csv(index=False)}, (A.reset_index(drop=True),)), "row 12"),
+    "dates of SAS": (({"a.csv": csv_of(A.set_axis(range(1, 13)).assign(visit=[f"{k:02d}JAN2015" for k in range(1, 13)]), "USUBJID")}, (A,)), "visit"),
+    "dates of Excel": (beside(csv_of(A.assign(visit=[f"Jan {k}, 2015" for k in range(1, 13)]))), "visit"),
+    "ages": (beside(csv_of(A.assign(old=[f"{k} months" for k in range(1, 13)]))), "old"),
+    "euros": (beside(csv_of(A.assign(paid=[f"EUR {k}" for k in range(1, 13)]))), "paid"),
+    "counts in words": (beside(csv_of(A.assign(reads=[f"n={k}" for k in range(1, 13)]))), "reads"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),
     "dates": (beside(csv_of(A.assign(TIMESTAMP="2024-01-02"))), "TIMESTAMP"),
     "thousands": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format))), frame=LARGE), "a1"),
@@ -305,9 +319,18 @@ def test_samples_in_the_columns_of_all_files_are_named(tmp_path: Path) -> None:
         csv_of(IN_NUMBERS_OF_GENES.T.assign(description=["a b", "", "e f", "g h"]), ""),
         csv_of(A.T.rename_axis("gene").reset_index(), ""),
         csv_of(A.T.rename_axis("gene").reset_index().set_axis([1709, 312, 2408, 960]), "length"),
+        csv_of(
+            A.T.assign(Ids=[f"{k};{k}-2" for k in A], Proteotypic=1, Sequence=["PEP", "TID", "PEP", "AKR"], Charge=2, Id=[*"wxyz"])[
+                ["Ids", "Proteotypic", "Sequence", "Charge", "Id", *A.index]
+            ], "Protein.Group", sep="\t"),
+        csv_of(A.T.assign(Taxon="k__B", Confidence=[0.7, 0.9, 0.8, 1]), "Feature ID", sep="\t"),
+        csv_of(A.T.assign(log2FoldChange=1.5, padj=0.1)[["log2FoldChange", "padj", *A.index]], ""),
+        "\n".join(
+            ["ID_REF\t" + "\tDetection Pval\t".join(A.index) + "\tDetection Pval",
+             *(f"{k}\t" + "\t0\t".join(map(str, A[k])) + "\t0" for k in A)]),
         csv_of(A.T.assign(mz=[101.5, 88, 75.25, 301])[["mz", *A.index]], "row ID").replace("mz", "row m/z"),
     ],
-    ids=["cBioPortal", "QIIME", "Entrez", "without a name", "row numbers", "length", "mzMine"],
+    ids=["cBioPortal", "QIIME", "Entrez", "without a name", "row numbers", "length", "DIA-NN", "QIIME 2", "DESeq2", "GenomeStudio", "mzMine"],
 )  # fmt: skip
 def test_columns_about_genes_are_no_samples(tmp_path: Path, text: str) -> None:
     frame = IN_NUMBERS_OF_GENES if "7157," in text else A
@@ -320,6 +343,9 @@ def test_marks_of_features_are_beside_columns_that_are_no_samples(tmp_path: Path
     marked = A.T.assign(Peptides=[3, 4, 5, 6], Reverse=["", "+", "", ""])
     found = read(tmp_path, {"a.csv": csv_of(marked, "Protein IDs")}, (A,), samples_in="columns")
     assert re.match(quotes("refused", "Reverse"), found), found
+    scored = A.T.assign(Fasta=["a b", "c d", "e f", "g h"], Points=[70, 85, 90, 12])
+    found = read(tmp_path, {"a.csv": csv_of(scored, "Protein IDs")}, (A,), samples_in="columns")
+    assert re.match(quotes("refused", "Points", "Fasta", "12 samples"), found), found
 
 
 def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:
@@ -369,7 +395,7 @@ def test_ids_of_arrow_files(tmp_path: Path, suffix: str, indexed: bool) -> None:
 @pytest.mark.parametrize("cell", [[1.0], {"x": 1}, b"x"], ids=["list", "struct", "binary"])
 def test_columns_of_arrow_files_that_are_no_numbers_are_named(tmp_path: Path, cell: Any) -> None:
     pytest.importorskip("pyarrow")
-    A.assign(odd=[cell] * 12).to_parquet(tmp_path / "a.parquet")
+    A.assign(odd=[cell, None] * 6).to_parquet(tmp_path / "a.parquet")
     found = outcome([tmp_path / "a.parquet"], {"a": A}, tmp_path / "s.zarr")
     assert re.match(quotes("refused", "a.parquet", "odd"), found)
 

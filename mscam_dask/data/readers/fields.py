@@ -9,7 +9,7 @@ from functools import cached_property
 MISSING = {
     *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
     *("\\n", "."),  # of MySQL and PostgreSQL, and of SAS and Stata
-    *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+    *("#n/a n/a", "#null!", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
 }
 """Fields, in any case, that stand for a missing value."""
 
@@ -29,7 +29,7 @@ _THINGS = (
 )
 _CERTAIN_NAME = re.compile(
     rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
-    r"mrn|eid|seqn|iid|rid|pid|nhsno|nhsnumber|rownames?"
+    r"mrn|eid|seqn|iid|rid|pid|u?subjid|nhsno|nhsnumber|rownames?"
 )
 _MAYBE_NAME = re.compile(
     rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
@@ -41,14 +41,17 @@ _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
 _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
+_MONTH = "(jan|feb|mar|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 _AMOUNT = re.compile(
     r"[-+\d.,_ eEjJ%()]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, (1+2j), 12-34, $5.10, 5.1 mg
     r"[A-Za-z]{0,3}\s?[$€£¥]|[A-Z]{3}\s[\d']+[.,]\d|"  # R$ 5, CHF 1'000.50
+    r"(AUD|BRL|CAD|CHF|CNY|DKK|EUR|GBP|INR|JPY|NOK|PLN|SEK|USD)\s?\d|\w{1,3}\s?=|"  # EUR 5, n=5
+    rf"(?i:\d{{1,2}}[-./ ]?{_MONTH}[-./, ]*\d{{2,4}}\b|{_MONTH}[. ]+\d{{1,2}},? \d{{4}})|"  # 01JAN2015, Jan 5, 2015
     r"(np\.float\d\d|tensor)\("  # as Python shows numbers
 )
 _WITH_UNIT = re.compile(
-    r"[-+]?\d[\d.,]*\s?([^\W\d_]{1,4}\d?(?:/[^\W\d_]{1,4}\d?)?)|0x[\da-f]+", re.IGNORECASE
-)  # 5mg, 0x1a
+    r"[-+]?\d[\d.,]*\s?([^\W\d_]{1,7}\d?(?:/[^\W\d_]{1,4}\d?)?)|0x[\da-f]+", re.IGNORECASE
+)  # 5mg, 5 years, 0x1a
 _UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _KIND_ROWS = 20

@@ -226,7 +226,13 @@ def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, C
     if may_share_numbers:
         nameless = {place for place in nameless if found[place].counts_rows}
     numbers = {place for place in {0} & found.keys() if are_counted(found[place].texts)}
-    if any(column.strength == CERTAIN or are_names(column.texts) for column in others):
+    is_sure = (
+        0 in found and found[0].strength == CERTAIN
+    )  # a name such as patient_id, above 1, 2, 3
+    if any(
+        column.strength == CERTAIN or (are_names(column.texts) and (column.strength or not is_sure))
+        for column in others
+    ):
         numbers |= nameless
     elif not any(column.strength for column in others):
         numbers = set()

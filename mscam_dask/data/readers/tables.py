@@ -34,20 +34,23 @@ _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
     r"omosome)?|start|end|strand|(eff(ective)?_)?length|description|"
-    r"(row )?(m/z|retention time)|average (mz|rt) ?(\(min\))?|(mz|rt)(med|min|max)|npeaks",
+    r"(row )?(m/z|retention time)|average (mz|rt) ?(\(min\))?|(mz|rt)(med|min|max)?|npeaks|"
+    r"basemean|log2?_?(fc|fold_?change)|(adj[._]?)?p[._]?val(ue)?|padj|fdr|q[._]?val(ue)?|confidence|.*probability|"
+    r".*(detection[. _]?p[. _]?val(ue)?|avg_nbeads|bead_stderr)",  # beside each sample of GenomeStudio
     re.IGNORECASE,
 )
 _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
     r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
     r"N_(unmapped|multimapping|noFeature|ambiguous)"
 )
-_OF_FOOTER = re.compile(
-    r"\W*(((grand|sub)[ -]?)?(total|sum|mean|average|avg|median|std|stdev|summe|mittelwert|moyenne|promedio)s?\b.*|"
-    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv)\W*)",
+_OF_STATISTICS = re.compile(
+    r"\W*(((grand|sub)[ -]?)?(total|sum|mean|average|avg|median|std|stdev|gesamt|summe|mittelwert|moyenne|promedio)s?\b.*|"
+    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv|lo[dq]|[lu]loq)\W*)",
     re.IGNORECASE,
 )
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
+_SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
 _CODES = (999, 9999, 99999, 999999)  # of missing values
 _TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
 _ROW_NUMBERS = "row numbers"  # why a column is left out
@@ -195,16 +198,9 @@ def _on_rows(
             continue
         if ids is not None:
             _check_order(table, rows.texts[ids.position], column)
-        signs = (ids is not None, column.may_number_rows, place == 0 and column.counts_rows)
-        if sum(signs) > 1 and column.is_key:
-            left_out[place] = _ROW_NUMBERS
-        elif ids is not None and (
-            (column.strength > 1 and not column.has_decimals)
-            or column.texts == rows.texts[ids.position].texts
-        ):
-            left_out[place] = "ids too"
-        elif ids is not None and column.is_unique and are_names(column.texts):
-            left_out[place] = "ids too" if column.strength else "text that differs in every row"
+        reason = _why_no_feature(place, column, None if ids is None else rows.texts[ids.position])
+        if reason:
+            left_out[place] = reason
         elif column.strength or (
             ids is not None
             and place == ids.position + 1
@@ -241,6 +237,20 @@ def _on_rows(
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
+
+
+def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
+    """Why a column, given that of the sample ids, is left out; empty if it is a feature."""
+    signs = (ids is not None, column.may_number_rows, place == 0 and column.counts_rows)
+    if sum(signs) > 1 and column.is_key:
+        return _ROW_NUMBERS
+    if ids is not None:
+        if (column.strength > 1 and not column.has_decimals) or column.texts == ids.texts:
+            return "ids too"
+        if column.is_unique and are_names(column.texts):
+            return "ids too" if column.strength else "text that differs in every row"
+    is_one = column.is_text and len(column.texts) > 1 and len({*column.texts}) == 1
+    return "the same text in every row" if is_one else ""
 
 
 def _check_long(table: Table, values: NDArray[Any]) -> None:
@@ -281,24 +291,25 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     places = [place for place in range(len(names)) if place not in table.left_out]
     has_numbers = first.is_key and not are_counted(first.texts)
     may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
-    if table.told_ids is None and may_be_entrez:
+    if table.told_ids is None and (may_be_entrez or (first.is_text and first.is_unique)):
         table = replace(table, id_position=0)
     may_be_names = {
         place: head_of(place) for place in places if head_of(place).is_text or place == 0
     }
     (key,) = id_columns([(table, may_be_names)])
     left_out = dict(table.left_out)
-    if key is not None:
-        others = [
-            p
-            for p in places
-            if p != key.position
-            and (_OF_GENES.fullmatch(names[p]) or _is_description(head_of(p), table.decimal))
-        ]
-        left_out |= dict.fromkeys(others, "describes the features")
-        if key.position > 0 and first.may_number_rows and first.is_key:
-            left_out[0] = _ROW_NUMBERS
-    samples = [p for p in places if p not in left_out and (key is None or p != key.position)]
+    own = None if key is None else key.position
+    others = [
+        p
+        for p in places
+        if p != own
+        and (_OF_GENES.fullmatch(names[p]) or _is_description(head_of(p), table.decimal))
+    ]
+    others += _between_texts(table, [p for p in places if p not in others and p != own])
+    left_out |= dict.fromkeys(others, "describes the features")
+    if own and first.may_number_rows and first.is_key:
+        left_out[0] = _ROW_NUMBERS
+    samples = [p for p in places if p not in left_out and p != own]
     of_labels: dict[str, list[str]] = {}
 
     def without_labels(key: int) -> Iterator[Block]:
@@ -340,6 +351,28 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     )
 
 
+def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:
+    """Columns of numbers in front of a column of text that has most of them, the samples, behind it.
+
+    Those that another column of text separates from the samples may be either, and are refused.
+    """
+    runs = [
+        [place for _, place in run]
+        for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ]
+    samples = max(runs, key=len, default=[])
+    if 2 * len(samples) <= len(numbers):
+        return []
+    behind = [table.columns[place] for place in numbers if place > samples[-1]]
+    if behind:
+        text = table.columns[samples[-1] + 1]
+        raise DataError(
+            f"{table.where}: columns [{listed(behind)}] of numbers stand behind {text!r}, apart from the {len(samples)} samples "
+            f"in front of it. Remove them if they describe the features, or move them to the others if they are samples."
+        )
+    return [place for place in numbers if place < samples[0]]
+
+
 def _is_description(column: Column, decimal: str) -> bool:
     """Return whether the fields that are known are words; marks such as + are beside numbers that are no samples."""
     known = [text for text in column.texts if not is_missing(text)]
@@ -379,7 +412,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
             if why == reason and (name or reason == _ROW_NUMBERS)
         ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
-    notes = [*notes, *_notes_of_footers(values, sample_ids or (), table.where)]
+    notes = [*notes, *_notes_of_statistics(values, sample_ids or (), table.where)]
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
@@ -417,8 +450,8 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
         elif any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (
                 f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
-                "separators of thousands: 1000.5; dates as days, and missing cells as NA. Another delimiter is told "
-                "by --delimiter."
+                "separators of thousands: 1000.5; dates as days, and missing cells as NA. Name a column of ids (--id-column), "
+                "and another delimiter (--delimiter)."
             )
         else:
             remedy = (
@@ -460,26 +493,49 @@ def _with_both_triangles(values: NDArray[Any]) -> NDArray[Any] | None:
     return whole
 
 
-def _notes_of_footers(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
-    """Refuse last samples with the sums or other statistics of those before them, whose ids say so too."""
-    names = [*itertools.takewhile(_OF_FOOTER.fullmatch, reversed(ids))]
-    n_above = len(ids) - len(names)
-    if not names or not n_above or not values.size:
+def _notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
+    """Refuse first and last samples that have the sums or other statistics of the others; notes on ids that say so."""
+    n_first, n_last = (
+        sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
+        for order in (ids, reversed(ids))
+    )
+    others = values[n_first : len(values) - n_last]
+    if not others.size:
         return []
-    import pandas as pd
+    named = [*range(n_first), *range(len(values) - n_last, len(values))]
+    found = [row for row in (0, len(values) - 1) if row not in named and _is_total(values, row)]
+    if named:
+        import pandas as pd
 
-    made = pd.DataFrame(values[:n_above]).agg([*_STATISTICS]).to_numpy()
-    for row in range(n_above, len(ids)):
-        is_known = ~np.isnan(values[row])
-        close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
-        if is_known.any() and close.all(axis=1).any():
-            raise DataError(
-                f"{where}: {ids[row]!r} at the end is no sample: it has the sums, means or other statistics of those before "
-                "it. Remove it, or rename it if it is one."
-            )
-    return [
-        f"{', '.join(map(repr, reversed(names)))} at the end taken as samples; remove them if they are none."
-    ]
+        made = pd.DataFrame(others).agg([*_STATISTICS]).to_numpy()
+        for row in named:
+            is_known = ~np.isnan(values[row])
+            close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
+            found += [row] if is_known.any() and close.all(axis=1).any() else []
+    if found:
+        what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
+        raise DataError(
+            f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
+            "rename it if it is one: this is looked for in the first and the last rows."
+        )
+    if not named:
+        return []
+    listing = ", ".join(repr(ids[row]) for row in named)
+    return [f"{listing} at the start or end taken as samples; remove them if they are none."]
+
+
+def _is_total(values: NDArray[Any], row: int) -> bool:
+    """Return whether the first or last row has the sums or means of the others, up to a small part of their spread."""
+    own, others = values[row, :_SOME], (values[1:] if row == 0 else values[:row])[:, :_SOME]
+    if len(others) < _TOTAL_ROWS or not np.isfinite(others).all():
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = others.std(axis=0)
+        differs = (spread > 0) & np.isfinite(spread)
+        return bool(differs.sum() >= _TOTAL_COLUMNS and own[differs].any()) and any(
+            np.all(np.abs(total - own)[differs] <= _ROUNDED * spread[differs])
+            for total in (others.sum(axis=0), others.mean(axis=0))
+        )
 
 
 def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:

@@ -199,7 +199,7 @@ LABEL_NAMES = (
 LABEL_COLUMNS = (
     *(name for name in LABEL_NAMES if name != "y"),  # a coordinate
     *("classes", "targets", "cluster", "clusters", "cluster_id", "cluster_label", "clustering"),
-    "seurat_clusters",
+    *("seurat_clusters", "leiden", "louvain"),
 )
 """Names, in any case, of columns of a table that are taken as labels, the surest first."""
 
