@@ -226,9 +226,8 @@ def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, C
     if may_share_numbers:
         nameless = {place for place in nameless if found[place].counts_rows}
     numbers = {place for place in {0} & found.keys() if are_counted(found[place].texts)}
-    is_sure = (
-        0 in found and found[0].strength == CERTAIN
-    )  # a name such as patient_id, above 1, 2, 3
+    # a first column 1, 2, 3 that is called patient_id yields to ids alone, not to any text
+    is_sure = 0 in found and found[0].strength == CERTAIN
     if any(
         column.strength == CERTAIN or (are_names(column.texts) and (column.strength or not is_sure))
         for column in others
