@@ -150,6 +150,8 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "hexadecimals": (beside(csv_of(A.assign(code=[*map(hex, range(12))]))), "code"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
+    "a remark beside the table": (beside("\n".join([f"{line},{'see below' if k == 3 else ''}" for k, line in enumerate(LINES)])), "''"),
+    "numbers without a name": (beside("\n".join([f"{line},{k % 3 if k else ''}" for k, line in enumerate(LINES)]), frame=A.assign(x=[k % 3 for k in range(1, 13)]).rename(columns={"x": ""})), "''"),
     "a German total below": (({"a.csv": csv_of(pd.concat([A, A.agg(["sum"]).set_axis(["Gesamt"])]))}, (A,)), "Gesamt"),
     "means above": (({"a.csv": csv_of(pd.concat([A.agg(["mean"]).round(2), A]))}, (A,)), "mean"),
     "a total without ids": (({"a.csv": pd.concat([A, A.agg(["sum"])]).to_csv(index=False)}, (A.reset_index(drop=True),)), "row 12"),

@@ -245,7 +245,8 @@ def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
     if sum(signs) > 1 and column.is_key:
         return _ROW_NUMBERS
     if ids is not None:
-        if (column.strength > 1 and not column.has_decimals) or column.texts == ids.texts:
+        has_name = column.strength > 1 and (place == 0 or column.name != "")
+        if (has_name and not column.has_decimals) or column.texts == ids.texts:
             return "ids too"
         if column.is_unique and are_names(column.texts):
             return "ids too" if column.strength else "text that differs in every row"
