@@ -227,7 +227,7 @@ def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, C
         nameless = {place for place in nameless if found[place].counts_rows}
     numbers = {place for place in {0} & found.keys() if are_counted(found[place].texts)}
     # a first column 1, 2, 3 that is called patient_id yields to ids alone, not to any text
-    is_sure = 0 in found and found[0].strength == CERTAIN
+    is_sure = 0 in found and found[0].strength == CERTAIN and not found[0].may_number_rows
     if any(
         column.strength == CERTAIN or (are_names(column.texts) and (column.strength or not is_sure))
         for column in others
