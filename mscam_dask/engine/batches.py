@@ -13,18 +13,17 @@ from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.views import view_shape
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.linalg.scaling import BatchCorrection
+from mscam_dask.linalg.scaling import BatchCorrection, safe_exponent
 from mscam_dask.solvers.batch_effects import (
     BatchCells,
     OffsetPrices,
     batch_cells,
-    batch_means,
     batch_scales,
     counted_cells,
     expected_share,
     fit_new_batch,
+    group_means,
     group_sums,
     new_correction,
     same_batch_share,
@@ -60,8 +59,9 @@ class _Scored:
 
     scores: NDArray[np.float64]
     samples: NDArray[np.int64]
-    means: NDArray[np.float64]
-    encoder: Encoder
+    exponent: NDArray[np.int32]  # (d,), values are divided by 2**exponent: `safe_exponent`
+    means: NDArray[np.float64]  # (B, d) of the divided rows of each batch
+    encoder: Encoder  # of rows as they are
     scaled: bool  # whether batches have other scales
 
 
@@ -117,17 +117,26 @@ def scores_of_view(
     view: RowSource, batches: NDArray[np.int64], n_batches: int, n_cells: int
 ) -> _Scored:
     """Scores of the samples that a view has."""
-    view = cache_chunks(view)
-    present, shape = view.present, view_shape(view)
-    samples = np.arange(len(batches)) if present is None else present.samples
-    means = batch_means(view.read, shape, batches[samples], n_batches)
+    samples, rows = _rows_of(view)
     own = batches[samples]
-    encoder = score_encoder(view.read, shape, own, means, n_cells, view.name)
-    rows = view.read(0, shape.n_samples)
+    exponent = safe_exponent(np.abs(rows).max(axis=0, initial=0.0))
+    rows = np.ldexp(rows, -exponent)
+    means = group_means(rows, own, n_batches)
+    encoder = score_encoder(rows, own, means, n_cells, view.name)
     scales = batch_scales(rows - means[own], encoder, own, n_batches)
     center = encoder(means.mean(axis=0)[None])
     scores = (encoder(rows) - center) / scales[own, None] + center
-    return _Scored(scores, samples, means, encoder, bool((scales != 1.0).any()))
+    if encoder.transform is not None:
+        exponents = encoder.transform.exponent + exponent
+        transform = dataclasses.replace(encoder.transform, exponent=exponents)
+        encoder = dataclasses.replace(encoder, transform=transform)
+    return _Scored(scores, samples, exponent, means, encoder, bool((scales != 1.0).any()))
+
+
+def _rows_of(view: RowSource) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Samples (m,) that a view has, and their rows (m, d)."""
+    rows = cache_chunks(view).read(0, view.shape[0])
+    return np.arange(len(rows)) if view.present is None else view.present.samples, rows
 
 
 def cells_of_views(
@@ -148,19 +157,21 @@ def correction_of_view(
     view: RowSource, scored: _Scored, cells: BatchCells, batches: NDArray[np.int64]
 ) -> tuple[BatchCorrection | None, Encoder, NDArray[np.float64], BatchShares]:
     """Correction of a view, None without effects; its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
-    view = cache_chunks(view)
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
-    sums = group_sums(view.read, view_shape(view), of_cells, own, len(cells.means), scored.means)
-    correction, means = view_correction(sums)
+    rows = np.ldexp(_rows_of(view)[1], -scored.exponent)
+    correction, means = view_correction(
+        group_sums(rows, of_cells, own, len(cells.means), scored.means)
+    )
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
-    rows = view.read(0, view.shape[0])[some]
-    has_scales = scored.scaled and bool((correction.factors != 1.0).any())
-    found = correction if has_scales or cells.offsets.any() else None
-    before = after = same_batch_share(rows, own[some])
-    if found is not None:
-        after = same_batch_share(found.of_rows(rows, own[some]), own[some])
-    expected = expected_share(of_cells[some], own[some])
-    return found, scored.encoder, means, BatchShares(before, after, expected)
+    rows, own, of_cells = rows[some], own[some], of_cells[some]
+    before = after = same_batch_share(rows, own)
+    found = None
+    if cells.offsets.any() or (scored.scaled and bool((correction.factors != 1.0).any())):
+        after = same_batch_share(correction.of_rows(rows, own), own)
+        offsets = np.ldexp(correction.offsets, scored.exponent)
+        found = dataclasses.replace(correction, offsets=offsets)
+    shares = BatchShares(before, after, expected_share(of_cells, own))
+    return found, scored.encoder, np.ldexp(means, scored.exponent), shares
 
 
 def corrections_of_new_batch(
@@ -174,10 +185,7 @@ def corrections_of_new_batch(
         parts.append(part)
         if name not in views:
             continue
-        view = cache_chunks(sampled_view(views[name], samples))
-        present = view.present
-        here = np.arange(len(samples)) if present is None else present.samples
-        rows = view.read(0, view.shape[0])
+        here, rows = _rows_of(sampled_view(views[name], samples))
         part[here], rows_of[name] = encoder(rows), (here, rows)
     price = OffsetPrices.of_shapes([one.loadings.shape for one in effects.encoders.values()])
     cells = fit_new_batch(np.hstack(parts), effects.score_means, price)

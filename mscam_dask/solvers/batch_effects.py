@@ -17,11 +17,16 @@ from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.scaling import BatchCorrection
+from mscam_dask.linalg.scaling import (
+    BatchCorrection,
+    ColumnMoments,
+    fit_transform_from_moments,
+    safe_exponent,
+)
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
-from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
+from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
 from mscam_dask.types.rules import CONSTANTS, RULES
 
@@ -67,20 +72,8 @@ class BatchCells:
     cut: float = 0.0  # squares, by this variance, that another cell saves without structure
 
 
-def batch_means(
-    read: RowReader, shape: ViewShape, batches: NDArray[np.int64], n_batches: int
-) -> NDArray[np.float64]:
-    """Mean row (B, d) of each batch; zeros for a batch without samples."""
-    sums = np.zeros((n_batches, shape.n_features))
-    for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        sums += sums_by_group(read(start, stop), batches[start:stop], n_batches)
-    sizes = np.bincount(batches, minlength=n_batches)
-    return np.asarray(sums / np.maximum(sizes, 1)[:, None])
-
-
 def score_encoder(
-    read: RowReader,
-    shape: ViewShape,
+    rows: NDArray[np.float64],
     batches: NDArray[np.int64],
     means: NDArray[np.float64],
     n_cells: int,
@@ -91,8 +84,9 @@ def score_encoder(
     On the principal directions within batches that noise does not explain, or in which as many cells can differ, and on
     those in which the means of batches differ besides.
     """
+    shape = ViewShape(len(rows), rows.shape[1], "features")
     found = view_svd(
-        lambda start, stop: read(start, stop) - means[batches[start:stop]],
+        lambda start, stop: rows[start:stop] - means[batches[start:stop]],
         shape,
         scale="standard",
         name=name,
@@ -163,11 +157,11 @@ def batch_scales(
     if rank == rows.shape[1] or residuals.min() <= 0.0:
         return np.ones(n_batches)
     noise = 0.5 * np.log(residuals)[:, None]
-    means = _means_of(noise, batches, n_batches)
+    means = group_means(noise, batches, n_batches)
     variance = float(np.mean((noise - means[batches]) ** 2))
     found = means[:, 0] - noise.mean()
     found[sizes * found**2 <= variance * np.log(len(rows))] = 0.0
-    signal = _means_of(np.sum(encoder(rows) ** 2, axis=1)[:, None], batches, n_batches)[:, 0]
+    signal = group_means(np.sum(encoder(rows) ** 2, axis=1)[:, None], batches, n_batches)[:, 0]
     signal -= rank * np.exp(2.0 * found) / np.mean(np.exp(2.0 * found)[batches])
     slopes = 0.5 * np.log(np.where(signal > 0.0, signal, 1.0))
     slopes -= slopes[batches].mean()
@@ -187,10 +181,10 @@ def batch_cells(
     Scores (m, q) are NaN for absent samples.
     """
     absent = np.isnan(scores)
-    filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)
+    filled = np.where(absent, group_means(scores, batches, n_batches)[batches], scores)
     sizes = np.bincount(batches, minlength=n_batches)
     none = np.zeros((n_batches, filled.shape[1]))
-    means = _means_of(filled, batches, n_batches)
+    means = group_means(filled, batches, n_batches)
     cells = k_means(filled, n_cells, _N_STARTS)
     fits = [_squares_fit(filled, absent, cells, batches, none)]
     starts = _offsets_of_pairs(filled, batches, n_batches, n_cells, price)
@@ -281,7 +275,7 @@ def _price_of_fit(
     sizes = np.bincount(batches, minlength=len(fit.offsets))
     n_groups, groups = connected_components(_links(fit, batches), directed=False)
     of_groups = groups[batches].astype(np.int64)
-    means = _means_of(rows - fit.offsets[batches], of_groups, n_groups)
+    means = group_means(rows - fit.offsets[batches], of_groups, n_groups)
     of_offsets = price(fit.offsets - fit.offsets[np.argmax(sizes)], sizes)
     first = means[of_groups[np.argmax(batches == np.argmax(sizes))]]
     of_means = price(means - first, np.bincount(of_groups, minlength=n_groups))
@@ -306,7 +300,7 @@ def fit_new_batch(
 ) -> NDArray[np.int64]:
     """Cells (m,) of the samples of one new batch, given the means (K, q) of the cells."""
     absent = np.isnan(scores)
-    filled = np.where(absent, _means_of(scores, np.zeros(len(scores), np.int64), 1), scores)
+    filled = np.where(absent, group_means(scores, np.zeros(len(scores), np.int64), 1), scores)
     centers, sizes = _centers(filled, len(means))
     weights = np.full(len(means), len(filled) / len(means))
     offsets = _candidate_offsets(means, weights, centers, sizes, len(means), price)[:_N_FINE]
@@ -323,7 +317,7 @@ def fit_new_batch(
     return min(found, key=lambda fit: fit[0])[1]
 
 
-def _means_of(
+def group_means(
     rows: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.float64]:
     """Mean (G, q) of the known values of each group, 0 where there are none."""
@@ -340,7 +334,7 @@ def _centers(
     n_clusters = max(1, min(n_cells, len(rows) // SMALLEST))
     labels = np.unique(k_means(rows, n_clusters, _N_STARTS), return_inverse=True)[1]
     sizes = np.bincount(labels).astype(np.float64)
-    return _means_of(rows, labels, len(sizes)), sizes
+    return group_means(rows, labels, len(sizes)), sizes
 
 
 def _offsets_of_pairs(
@@ -412,7 +406,7 @@ def _squares_fit(
     """Fit of some cells with given offsets of the batches."""
     here, cells = np.unique(cells, return_inverse=True)
     own = rows - offsets[batches]
-    means = _means_of(own, cells, len(here))
+    means = group_means(own, cells, len(here))
     residual = np.where(absent, 0.0, own - means[cells])
     return BatchCells(cells, means, offsets, float(np.sum(residual**2)))
 
@@ -479,22 +473,21 @@ class GroupSums:
 
 
 def group_sums(
-    read: RowReader,
-    shape: ViewShape,
+    rows: NDArray[np.float64],
     cells: NDArray[np.int64],
     batches: NDArray[np.int64],
     n_cells: int,
     means: NDArray[np.float64],
 ) -> GroupSums:
-    """Sums over one view (n, d), about the mean of the batch means (B, d)."""
+    """Sums of rows (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
     groups = cells * n_batches + batches
-    sums = np.zeros((n_cells * n_batches, shape.n_features))
-    squares = np.zeros((n_batches, shape.n_features))
-    for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        rows = read(start, stop) - center
-        sums += sums_by_group(rows, groups[start:stop], len(sums))
-        squares += sums_by_group(rows**2, batches[start:stop], n_batches)
+    sums = np.zeros((n_cells * n_batches, rows.shape[1]))
+    squares = np.zeros((n_batches, rows.shape[1]))
+    for start, stop in row_blocks(*rows.shape):
+        block = rows[start:stop] - center
+        sums += sums_by_group(block, groups[start:stop], len(sums))
+        squares += sums_by_group(block**2, batches[start:stop], n_batches)
     counts = _counts(cells, batches, n_cells, n_batches)
     return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
 
@@ -536,13 +529,17 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
 
 
 def new_correction(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> BatchCorrection:
-    """Correction of the rows (m, d) of a new batch by their offset from the means of their cells, shrunk."""
-    residuals = rows - expected
-    offset, d = residuals.mean(axis=0), rows.shape[1]
+    """Correction of the rows (m, d) of a new batch by their offset from the means of their cells, shrunk; none of few rows."""
+    residuals, d = rows - expected, rows.shape[1]
+    if len(rows) < SMALLEST:
+        return BatchCorrection(np.zeros((1, d)), np.ones((1, d)))
+    exponent = safe_exponent(np.abs(residuals).max(axis=0, initial=0.0))
+    residuals = np.ldexp(residuals, -exponent)
+    offset = residuals.mean(axis=0)
     variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
     squares = max(float(np.sum(offset**2 / variances)), np.finfo(np.float64).tiny)
     kept = max(0.0, 1.0 - d / len(rows) / squares)
-    return BatchCorrection((kept * offset)[None], np.ones((1, d)))
+    return BatchCorrection(np.ldexp(kept * offset, exponent)[None], np.ones((1, d)))
 
 
 def _variances(of: GroupSums) -> NDArray[np.float64]:
@@ -595,8 +592,7 @@ def same_batch_share(rows: NDArray[np.float64], batches: NDArray[np.int64]) -> f
     """Share of the nearest neighbors of rows (m, d), by standardized columns, that are of their batch."""
     columns = np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _MAX_COLUMNS)).astype(np.int64)
     rows = rows[:, columns]
-    deviations = rows.std(axis=0)
-    points = (rows - rows.mean(axis=0)) / np.where(deviations > 0.0, deviations, 1.0)
+    points = fit_transform_from_moments("standard", ColumnMoments.from_rows(rows)).apply(rows)
     neighbors = nearest_neighbors(points, min(CONSTANTS.validation_neighbors, len(rows) - 1))[0]
     return float(np.mean(batches[neighbors] == batches[:, None]))
 

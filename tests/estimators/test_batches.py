@@ -182,3 +182,12 @@ def test_predict_wants_batches_if_and_only_if_the_fit_had_some() -> None:
         model.predict(some(views, np.arange(N) < 3), batches=["new"] * 3)
     with pytest.raises(DataError):
         MSCAM(4).fit(views).predict(views, batches=batches)
+
+
+def test_a_new_batch_may_lack_a_view() -> None:
+    views, labels, batches = draw(BALANCED)
+    model = MSCAM(4).fit(views, batches=batches)
+    new = some(views, batches == "B")
+    new["protein"] = np.full_like(new["protein"], np.nan)
+    found = model.predict(new, batches=["new"] * len(new["protein"]))
+    assert adjusted_rand_score(labels[batches == "B"], found) > 0.95

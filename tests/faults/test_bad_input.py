@@ -38,14 +38,21 @@ Estimator = type[MSCAM] | type[MSCAN]
 SCALES = get_args(Scale)
 
 
-def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options: Any) -> Any:
+def fit(
+    views: Any,
+    n_clusters: int = 3,
+    *,
+    model: Estimator = MSCAM,
+    batches: Any = None,
+    **options: Any,
+) -> Any:
     """A short fit in one thread; checks what every fit promises."""
     settings: dict[str, Any] = {
         "constants": Constants.paper(),
         "max_iter": 3,
         "n_jobs": 1,
     } | options
-    fitted = model(n_clusters=n_clusters, **settings).fit(views)
+    fitted = model(n_clusters=n_clusters, **settings).fit(views, batches=batches)
     assert_partition_and_graph_agree(fitted.solution_, n_clusters=n_clusters)
     return fitted
 
@@ -74,6 +81,18 @@ def test_a_power_of_two_changes_nothing(
     # but for the rounding of subnormal numbers
     assert_allclose(moved.consensus_graph_.toarray(), plain.consensus_graph_.toarray(), atol=1e-9)
     assert_array_equal(moved.predict(extreme), moved.labels_)
+
+
+@pytest.mark.parametrize("exponent", [-1000, 1000])
+def test_batch_effects_of_any_magnitude(blobs: Blobs, exponent: int) -> None:
+    views, labels = blobs
+    batches = np.arange(len(labels)) // 2 % 2
+    rows = np.ldexp(views[0] + 20.0 * batches[:, None], exponent)
+    fitted = fit([rows, views[1]], batches=batches)
+    assert adjusted_rand_index(labels, fitted.labels_) == 1.0
+    assert fitted.batch_shares_["view_0"].after < 0.8
+    for names in (batches, batches + 2):
+        assert_array_equal(fitted.predict([rows, views[1]], batches=names), fitted.labels_)
 
 
 @pytest.mark.parametrize("scale", SCALES)

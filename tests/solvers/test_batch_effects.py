@@ -12,16 +12,15 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.solvers.batch_effects import (
     OffsetPrices,
     batch_cells,
-    batch_means,
     counted_cells,
     fit_new_batch,
+    group_means,
     group_sums,
     new_correction,
     same_batch_share,
     two_way,
     view_correction,
 )
-from mscam_dask.solvers.row_blocks import ViewShape
 
 N, D = 400, 12
 PRICE = OffsetPrices.of_shapes([(D, D)])
@@ -45,11 +44,8 @@ def correction_of(
     new: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Corrected rows, or new rows of the same batches."""
-    shape, n_batches = ViewShape(len(rows), D, "features"), int(batches.max()) + 1
-    means = batch_means(lambda start, stop: rows[start:stop], shape, batches, n_batches)
-    sums = group_sums(
-        lambda start, stop: rows[start:stop], shape, cells, batches, int(cells.max()) + 1, means
-    )
+    means = group_means(rows, batches, int(batches.max()) + 1)
+    sums = group_sums(rows, cells, batches, int(cells.max()) + 1, means)
     return view_correction(sums)[0].of_rows(rows if new is None else new, batches)
 
 
