@@ -84,8 +84,8 @@ def batch_effects(
         ]
         cells = stage.submit(cells_of_views, scored, own, n_batches, n_cells, find)
         found = [
-            stage.submit(correction_of_view, view, one, cells, own, part=name)
-            for (name, view), one in zip(sampled.items(), scored, strict=True)
+            stage.submit(correction_of_view, view, view_scores, cells, own, part=name)
+            for (name, view), view_scores in zip(sampled.items(), scored, strict=True)
         ]
         of_views, (of_cells,) = stage.gather(found, [cells])
     corrections, encoders, row_means, shares = (
@@ -148,8 +148,8 @@ def cells_of_views(
 ) -> BatchCells:
     """Cells of the samples of all views."""
     n = len(batches)
-    scores = [PresentSamples(one.samples, n).spread(one.scores) for one in scored]
-    price = OffsetPrices.of_shapes([one.encoder.loadings.shape for one in scored])
+    scores = [PresentSamples(view.samples, n).spread(view.scores) for view in scored]
+    price = OffsetPrices.of_shapes([view.encoder.loadings.shape for view in scored])
     return find(np.hstack(scores), batches, n_batches, n_cells, price)
 
 
@@ -187,7 +187,9 @@ def corrections_of_new_batch(
             continue
         here, rows = _rows_of(sampled_view(views[name], samples))
         part[here], rows_of[name] = encoder(rows), (here, rows)
-    price = OffsetPrices.of_shapes([one.loadings.shape for one in effects.encoders.values()])
+    price = OffsetPrices.of_shapes(
+        [encoder.loadings.shape for encoder in effects.encoders.values()]
+    )
     cells = fit_new_batch(np.hstack(parts), effects.score_means, price)
     return {
         name: new_correction(rows, effects.row_means[name][cells[here]])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import pdist
 
 from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
@@ -26,7 +27,7 @@ from mscam_dask.linalg.scaling import (
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
-from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
+from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
 from mscam_dask.types.rules import CONSTANTS, RULES
 
@@ -43,9 +44,6 @@ _MAX_COLUMNS = 1024
 _N_COARSE, _N_FINE = 40, 3
 
 _N_ROUNDS = 20
-
-# Largest change of values in place of absent ones, in units of the noise, at which rounds end.
-_STILL = 1e-2
 
 # Losses, −2 log of the evidence, up to this above the least one are likely too.
 _LIKELY = -2.0 * np.log(RULES.level)
@@ -84,15 +82,11 @@ def score_encoder(
     On the principal directions within batches that noise does not explain, or in which as many cells can differ, and on
     those in which the means of batches differ besides.
     """
-    shape = ViewShape(len(rows), rows.shape[1], "features")
-    found = view_svd(
-        lambda start, stop: rows[start:stop] - means[batches[start:stop]],
-        shape,
-        scale="standard",
-        name=name,
-    )
+    within, (n, d) = rows - means[batches], rows.shape
+    shape = ViewShape(n, d, "features")
+    found = view_svd(lambda start, stop: within[start:stop], shape, scale="standard", name=name)
     s2 = found.basis.singular_values_squared
-    rank, noise = signal_rank(s2, shape.n_samples, shape.n_features)
+    rank, noise = signal_rank(s2, n, d)
     rank = min(max(rank, n_cells), len(s2), MAX_SCORES)
     lengths = np.linalg.norm(found.encoder.loadings, axis=0)
     directions = found.encoder.loadings[:, :rank] / lengths[:rank]
@@ -102,7 +96,7 @@ def score_encoder(
     rest = centers - (centers @ directions) @ directions.T
     _, sizes, others = np.linalg.svd(rest, full_matrices=False)
     others = others[sizes > 1e-9 * np.linalg.norm(centers)]
-    weight = lengths[0] * np.sqrt(shape.n_samples * s2[0] / noise)
+    weight = lengths[0] * np.sqrt(n * s2[0] / noise)
     loadings = np.hstack([directions, others.T]) * weight
     return dataclasses.replace(found.encoder, loadings=loadings)
 
@@ -124,23 +118,16 @@ class OffsetPrices:
         dims, widths = np.array(shapes).T
         return cls(np.repeat(np.arange(len(dims)), widths), dims.astype(np.float64))
 
-    def _both(
-        self, offsets: NDArray[np.float64], sizes: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Losses (V, B) if offsets (B, q) of batches with sizes (B,) are zero, and if they are normal."""
+    def losses(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.float64]:
+        """Losses (2, V, B) if offsets (B, q) of batches with sizes (B,) are zero, and if they are normal."""
         none = sums_by_group(offsets.T**2, self.views, len(self.dims)) * sizes
         ratios = np.maximum(none / self.dims[:, None], 1.0)
         normal = self.dims[:, None] * (1.0 + np.log(ratios)) + np.log(np.maximum(sizes, 1))
-        return none, normal
+        return np.stack([none, normal])
 
     def __call__(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> float:
         """Price of offsets (B, q) of batches with sizes (B,)."""
-        return float(np.minimum(*self._both(offsets, sizes)).sum())
-
-    def in_all_views(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether batches (B,) have offsets in all views."""
-        none, normal = self._both(offsets, sizes)
-        return np.asarray((none > normal).all(axis=0))
+        return float(self.losses(offsets, sizes).min(axis=0).sum())
 
 
 def batch_scales(
@@ -191,27 +178,23 @@ def batch_cells(
     for offsets in [means - (sizes @ means) / sizes.sum(), *starts]:
         cells = k_means(filled - offsets[batches], n_cells, _N_STARTS)
         fits.append(_iterated(filled, absent, batches, cells, offsets))
-    squares = np.array([fit.squares for fit in fits])
-    variance = max(squares.min() / max(1, np.count_nonzero(~absent)), np.finfo(np.float64).tiny)
-    prices = np.array([_price_of_fit(fit, filled, batches, price) for fit in fits])
-    # an offset can always put one cell on another, and the cell that this spares cuts another one
+    n_known = max(1, int(np.count_nonzero(~absent)))
+    variance = max(min(fit.squares for fit in fits) / n_known, float(np.finfo(np.float64).tiny))
     n_offsets = int(np.count_nonzero(sizes)) - 1
-    cuts = [
-        _worth_of_cuts(fit, filled, batches, n_offsets) + _LIKELY * variance
-        if fit.offsets.any()
-        else 0.0
-        for fit in fits
-    ]
-    losses = (squares + cuts) / variance + prices
-    chosen = int(np.argmin(losses))
-    best = fits[chosen]
-    likely = [fit for fit, loss in zip(fits, losses - losses.min(), strict=True) if loss < _LIKELY]
-    same = all(_same_cells_meet(best, fit) for fit in likely)
+    losses: list[float] = []
+    for fit in fits:
+        loss = fit.squares / variance + _price_of_fit(fit, filled, batches, price)
+        if fit.offsets.any():
+            # an offset can always put one cell on another, and the cell that this spares cuts another one
+            loss += _worth_of_cuts(fit, filled, batches, n_offsets) / variance + _LIKELY
+        losses.append(loss)
+    best = fits[int(np.argmin(losses))]
+    likely = [fit for fit, loss in zip(fits, losses, strict=True) if loss < min(losses) + _LIKELY]
     return dataclasses.replace(
         best,
-        matched=same and _are_matched(best, batches, price),
-        variance=float(variance),
-        price=float(prices[chosen]),
+        matched=_are_matched(best, likely, batches, price),
+        variance=variance,
+        price=_price_of_fit(best, filled, batches, price),
         cut=_worth_of_cuts(best, filled, batches, 1) / variance,
     )
 
@@ -230,20 +213,11 @@ def counted_cells(
         owed += more.cut
         if (found.squares - more.squares) / more.variance + found.price - more.price > owed:
             found, owed, n_missed = more, 0.0, 0
-            continue
-        n_missed += 1
+        else:
+            n_missed += 1
         if n_missed == _N_MISSED:
             break
     return found
-
-
-def _same_cells_meet(best: BatchCells, other: BatchCells) -> bool:
-    """Whether other offsets move no batch by as much as half the distance of two cells."""
-    distances = squared_distances(best.means, best.means)
-    nearest = distances[~np.eye(len(distances), dtype=bool)].min(initial=np.inf)
-    moved = best.offsets - other.offsets
-    moved -= moved[0]
-    return bool(np.sum(moved**2, axis=1).max() <= 0.25 * nearest)
 
 
 def _links(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -253,17 +227,25 @@ def _links(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(shared.T @ shared)
 
 
-def _are_matched(fit: BatchCells, batches: NDArray[np.int64], price: OffsetPrices) -> bool:
-    """Whether cells link all batches that are here: two of them where batches have offsets in all views.
+def _are_matched(
+    fit: BatchCells, likely: Sequence[BatchCells], batches: NDArray[np.int64], price: OffsetPrices
+) -> bool:
+    """Whether cells link all batches that are here, two where batches have offsets in all views, and likely fits agree.
 
-    Some offset puts any cell on any other one; only a second pair, or a view that stays where it is, confirms it.
+    Some offset puts any cell on any other one; only a second pair, or a view that stays where it is, confirms it. The
+    offsets of likely fits agree if they move no batch by half the distance of two cells.
     """
+    moved = np.stack([other.offsets - fit.offsets for other in likely])
+    moved = np.linalg.norm(moved - moved[:, :1], axis=2)
+    if moved.max() > 0.5 * pdist(fit.means).min(initial=np.inf):
+        return False
     sizes = np.bincount(batches, minlength=len(fit.offsets))
     base = np.argmax(sizes)
     covariance = _covariance(_counts(fit.cells, batches, len(fit.means), len(sizes)))
     own = np.diag(covariance)
     n_compared = 1.0 / np.maximum(own + own[base] - 2.0 * covariance[base], 1.0 / len(batches))
-    free = price.in_all_views(fit.offsets - fit.offsets[base], n_compared)
+    losses = price.losses(fit.offsets - fit.offsets[base], n_compared)
+    free = losses.argmin(axis=0).all(axis=0)  # batches with offsets in all views
     linked = _links(fit, batches) > (free[:, None] | free)
     return bool(connected_components(linked[np.ix_(sizes > 0, sizes > 0)], directed=False)[0] == 1)
 
@@ -273,13 +255,14 @@ def _price_of_fit(
 ) -> float:
     """Price of the offsets from the largest batch, and of those from its group that means of other groups have."""
     sizes = np.bincount(batches, minlength=len(fit.offsets))
+    base = np.argmax(sizes)
     n_groups, groups = connected_components(_links(fit, batches), directed=False)
-    of_groups = groups[batches].astype(np.int64)
-    means = group_means(rows - fit.offsets[batches], of_groups, n_groups)
-    of_offsets = price(fit.offsets - fit.offsets[np.argmax(sizes)], sizes)
-    first = means[of_groups[np.argmax(batches == np.argmax(sizes))]]
-    of_means = price(means - first, np.bincount(of_groups, minlength=n_groups))
-    return of_offsets + of_means
+    labels = groups[batches].astype(np.int64)
+    means = group_means(rows - fit.offsets[batches], labels, n_groups)
+    group_sizes = np.bincount(labels, minlength=n_groups)
+    return price(fit.offsets - fit.offsets[base], sizes) + price(
+        means - means[groups[base]], group_sizes
+    )
 
 
 def _worth_of_cuts(
@@ -345,22 +328,17 @@ def _offsets_of_pairs(
     price: OffsetPrices,
 ) -> list[NDArray[np.float64]]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
-    of_batch = [np.flatnonzero(batches == batch) for batch in range(n_batches)]
-    order = np.argsort([-len(own) for own in of_batch], kind="stable").tolist()
-    centers = {
-        batch: _centers(rows[own], n_cells) for batch, own in enumerate(of_batch) if len(own)
-    }
+    counts = np.bincount(batches, minlength=n_batches)
+    ordered = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    centers = [_centers(rows[batches == batch], n_cells) for batch in ordered]
     starts = []
     for variant in range(_N_FINE):
-        base, weights = centers[order[0]]
+        base, weights = centers[0]
         offsets = np.zeros((n_batches, rows.shape[1]))
-        for position, batch in enumerate(order[1:]):
-            if batch not in centers:
-                continue
-            own, sizes = centers[batch]
+        for batch, (own, sizes) in zip(ordered[1:], centers[1:], strict=True):
             candidates = _candidate_offsets(base, weights, own, sizes, n_cells, price)
-            chosen = variant if position == 0 and variant < len(candidates) else 0
-            offsets[batch] = candidates[chosen]
+            is_varied = batch == ordered[1] and variant < len(candidates)
+            offsets[batch] = candidates[variant if is_varied else 0]
             base = np.vstack([base, own - offsets[batch]])
             weights = np.concatenate([weights, sizes])
             merged, _ = ward_merge(squared_distances(base, base), weights, n_cells)
@@ -368,8 +346,7 @@ def _offsets_of_pairs(
             totals = np.bincount(groups, weights).astype(np.float64)
             sums = sums_by_group(base * weights[:, None], groups, len(totals))
             base, weights = sums / totals[:, None], totals
-        shares = np.array([len(own) for own in of_batch]) / len(rows)
-        starts.append(offsets - shares @ offsets)
+        starts.append(offsets - counts / len(rows) @ offsets)
     return starts
 
 
@@ -425,11 +402,10 @@ def _iterated(
         sums = sums_by_group(own, cells * n_batches + batches, n_cells * n_batches)
         counts = _counts(cells, batches, n_cells, n_batches)
         means, offsets = two_way(counts, sums.reshape(n_cells, n_batches, -1))
-        before, own = own, np.where(absent, means[cells] + offsets[batches], rows)
+        own = np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
-        if len(np.unique(new)) < n_cells:
-            break
-        if np.array_equal(new, cells) and np.allclose(own, before, rtol=0.0, atol=_STILL):
+        stays = np.array_equal(new, cells) and not absent.any()
+        if stays or len(np.unique(new)) < n_cells:
             break
         cells = new
     return _squares_fit(rows, absent, cells, batches, offsets)
@@ -445,8 +421,8 @@ def _counts(
 
 def _covariance(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Covariance (B, B) of the offsets per σ²: inverse of the Laplacian of the batches linked by their cells, from counts (K, B)."""
-    of_cells = np.maximum(counts.sum(axis=1), 1.0)
-    laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / of_cells[:, None])
+    cell_sizes = np.maximum(counts.sum(axis=1), 1.0)
+    laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / cell_sizes[:, None])
     return np.asarray(np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True))
 
 
@@ -454,11 +430,11 @@ def two_way(
     counts: NDArray[np.float64], sums: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means of cells (K, d) and offsets of batches (B, d) with mean 0, by least squares; batches without common cells keep theirs."""
-    of_cells = np.maximum(counts.sum(axis=1), 1.0)
+    cell_sizes = np.maximum(counts.sum(axis=1), 1.0)
     total = sums.sum(axis=1)
-    offsets = _covariance(counts) @ (sums.sum(axis=0) - counts.T @ (total / of_cells[:, None]))
+    offsets = _covariance(counts) @ (sums.sum(axis=0) - counts.T @ (total / cell_sizes[:, None]))
     offsets -= (counts.sum(axis=0) / counts.sum()) @ offsets
-    means = (total - counts @ offsets) / of_cells[:, None]
+    means = (total - counts @ offsets) / cell_sizes[:, None]
     return means, offsets
 
 
@@ -481,18 +457,14 @@ def group_sums(
 ) -> GroupSums:
     """Sums of rows (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
-    groups = cells * n_batches + batches
-    sums = np.zeros((n_cells * n_batches, rows.shape[1]))
-    squares = np.zeros((n_batches, rows.shape[1]))
-    for start, stop in row_blocks(*rows.shape):
-        block = rows[start:stop] - center
-        sums += sums_by_group(block, groups[start:stop], len(sums))
-        squares += sums_by_group(block**2, batches[start:stop], n_batches)
+    rows = rows - center
+    sums = sums_by_group(rows, cells * n_batches + batches, n_cells * n_batches)
+    squares = sums_by_group(rows**2, batches, n_batches)
     counts = _counts(cells, batches, n_cells, n_batches)
     return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
 
 
-def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
+def view_correction(sums: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
     """Correction of one view, and the mean row (K, d) of each cell after it.
 
     Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and scales of columns
@@ -500,9 +472,9 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
 
     W. E. Johnson, C. Li, A. Rabinovic, doi:10.1093/biostatistics/kxj037.
     """
-    counts, n_batches = of.counts, of.counts.shape[1]
-    sizes, d = counts.sum(axis=0), of.sums.shape[2]
-    variances = _variances(of)
+    counts, n_batches = sums.counts, sums.counts.shape[1]
+    sizes, d = counts.sum(axis=0), sums.sums.shape[2]
+    variances = _variances(sums)
     tiny = np.finfo(np.float64).tiny
     pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
     logarithms = np.zeros((n_batches, d))
@@ -511,20 +483,19 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
         if free < SMALLEST:
             continue
         found = _log_scales(variances[batch] / pooled, free)
-        if _has_scale(of, batch, variances, pooled * np.exp(2.0 * found)):
+        if _has_scale(sums, batch, variances, pooled * np.exp(2.0 * found)):
             logarithms[batch] = found
     logarithms -= (sizes / sizes.sum()) @ logarithms
     factors = np.exp(-logarithms)
-    scaled = GroupSums(counts, of.sums * factors, of.squares * factors**2, of.center)
+    scaled = GroupSums(counts, sums.sums * factors, sums.squares * factors**2, sums.center)
     means, offsets = two_way(counts, scaled.sums)
     variances = _variances(scaled)
     pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
-    squares = np.maximum(np.sum(offsets**2 / pooled, axis=1), tiny)
-    offsets *= np.maximum(0.0, 1.0 - np.diag(_covariance(counts)) * d / squares)[:, None]
+    offsets = _shrunk(offsets, pooled, np.diag(_covariance(counts)))
     # (x − center) · factor − offset + center, so that the values stay where they are
     return (
-        BatchCorrection(of.center + (offsets - of.center) / factors, factors),
-        means + of.center,
+        BatchCorrection(sums.center + (offsets - sums.center) / factors, factors),
+        means + sums.center,
     )
 
 
@@ -535,17 +506,24 @@ def new_correction(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> 
         return BatchCorrection(np.zeros((1, d)), np.ones((1, d)))
     exponent = safe_exponent(np.abs(residuals).max(axis=0, initial=0.0))
     residuals = np.ldexp(residuals, -exponent)
-    offset = residuals.mean(axis=0)
     variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
-    squares = max(float(np.sum(offset**2 / variances)), np.finfo(np.float64).tiny)
-    kept = max(0.0, 1.0 - d / len(rows) / squares)
-    return BatchCorrection(np.ldexp(kept * offset, exponent)[None], np.ones((1, d)))
+    offset = _shrunk(residuals.mean(axis=0)[None], variances, np.array([1.0 / len(rows)]))
+    return BatchCorrection(np.ldexp(offset, exponent), np.ones((1, d)))
 
 
-def _variances(of: GroupSums) -> NDArray[np.float64]:
+def _shrunk(
+    offsets: NDArray[np.float64], variances: NDArray[np.float64], errors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Offsets (B, d) times the factor of James and Stein; the noise of a batch is `errors` (B,) times `variances` (d,)."""
+    squares = np.maximum(np.sum(offsets**2 / variances, axis=1), np.finfo(np.float64).tiny)
+    kept = np.maximum(0.0, 1.0 - errors * offsets.shape[1] / squares)
+    return np.asarray(kept[:, None] * offsets)
+
+
+def _variances(sums: GroupSums) -> NDArray[np.float64]:
     """Variances (B, d) of each batch within its cells."""
-    squares = of.squares - np.sum(of.sums**2 / np.maximum(of.counts, 1.0)[..., None], axis=0)
-    free = np.maximum(1.0, of.counts.sum(axis=0) - np.count_nonzero(of.counts, axis=0))
+    squares = sums.squares - np.sum(sums.sums**2 / np.maximum(sums.counts, 1.0)[..., None], axis=0)
+    free = np.maximum(1.0, sums.counts.sum(axis=0) - np.count_nonzero(sums.counts, axis=0))
     return np.asarray(np.maximum(squares, 0.0) / free[:, None])
 
 
@@ -563,17 +541,17 @@ def _log_scales(ratios: NDArray[np.float64], free: float) -> NDArray[np.float64]
 
 
 def _has_scale(
-    of: GroupSums, batch: int, variances: NDArray[np.float64], own: NDArray[np.float64]
+    sums: GroupSums, batch: int, variances: NDArray[np.float64], own: NDArray[np.float64]
 ) -> bool:
     """Whether the means of cells in a batch, by those in others, are more likely scaled as its noise of variances (d,) than not."""
-    n_own, sizes = of.counts[:, batch], of.counts.sum(axis=0)
-    n_others = of.counts.sum(axis=1) - n_own
+    n_own, sizes = sums.counts[:, batch], sums.counts.sum(axis=0)
+    n_others = sums.counts.sum(axis=1) - n_own
     both = (n_own >= SMALLEST) & (n_others >= SMALLEST)
     if np.count_nonzero(both) < 2:
         return False
     n_own, n_others = n_own[both, None], n_others[both, None]
-    first = of.sums[both, batch] / n_own
-    second = (of.sums[both].sum(axis=1) - of.sums[both, batch]) / n_others
+    first = sums.sums[both, batch] / n_own
+    second = (sums.sums[both].sum(axis=1) - sums.sums[both, batch]) / n_others
     weights = np.broadcast_to(n_own * n_others / (n_own + n_others), first.shape)
     first = first - np.average(first, axis=0, weights=weights)
     second = second - np.average(second, axis=0, weights=weights)
