@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtr
 
+from mscam_dask.linalg.scaling import safe_exponent
 from mscam_dask.solvers.borders import JointPoints, cell_functions
 from mscam_dask.solvers.graph_update import GraphRows, row_weights_between, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
@@ -54,6 +55,7 @@ def views_agree(
         values = cell_functions(rows[has], own).values
         values -= values @ (np.bincount(own) / len(own))[:, None]
         values -= values.mean(axis=0)
+        values = np.ldexp(values, -safe_exponent(np.abs(values).max(axis=0)))
         lengths = np.linalg.norm(values, axis=0)
         one[np.ix_(has, here)] = values / np.where(lengths > 0.0, lengths, 1.0)
     correlations = (scores.sum(axis=0) ** 2 - (scores**2).sum(axis=0)).sum(axis=0)
