@@ -31,6 +31,9 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
 from mscam_dask.types.rules import CONSTANTS, RULES
 
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
 MAX_SCORES = 64
 """Principal scores of each view, at most."""
 
@@ -59,9 +62,9 @@ _N_MISSED = 2
 class BatchCells:
     """Cells (m,) of samples, with their means (K, q), and the offsets (B, q) of batches."""
 
-    cells: NDArray[np.int64]
-    means: NDArray[np.float64]
-    offsets: NDArray[np.float64]
+    cells: Labels
+    means: Array
+    offsets: Array
     squares: float  # of the residuals
     # Whether the data tell which cells of the batches are the same.
     matched: bool = True
@@ -71,9 +74,9 @@ class BatchCells:
 
 
 def score_encoder(
-    rows: NDArray[np.float64],
-    batches: NDArray[np.int64],
-    means: NDArray[np.float64],
+    rows: Array,
+    batches: Labels,
+    means: Array,
     n_cells: int,
     name: str,
 ) -> Encoder:
@@ -109,8 +112,8 @@ class OffsetPrices:
     that of the likeliest τ², with log n for τ² itself: twice as large offsets cost 2 d log 2 more.
     """
 
-    views: NDArray[np.int64]  # (q,) of each score
-    dims: NDArray[np.float64]  # (V,) columns of each view
+    views: Labels  # (q,) of each score
+    dims: Array  # (V,) columns of each view
 
     @classmethod
     def of_shapes(cls, shapes: Sequence[tuple[int, ...]]) -> OffsetPrices:
@@ -118,21 +121,19 @@ class OffsetPrices:
         dims, widths = np.array(shapes).T
         return cls(np.repeat(np.arange(len(dims)), widths), dims.astype(np.float64))
 
-    def losses(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> NDArray[np.float64]:
+    def losses(self, offsets: Array, sizes: NDArray[Any]) -> Array:
         """Losses (2, V, B) if offsets (B, q) of batches with sizes (B,) are zero, and if they are normal."""
         none = sums_by_group(offsets.T**2, self.views, len(self.dims)) * sizes
         ratios = np.maximum(none / self.dims[:, None], 1.0)
         normal = self.dims[:, None] * (1.0 + np.log(ratios)) + np.log(np.maximum(sizes, 1))
         return np.stack([none, normal])
 
-    def __call__(self, offsets: NDArray[np.float64], sizes: NDArray[Any]) -> float:
+    def __call__(self, offsets: Array, sizes: NDArray[Any]) -> float:
         """Price of offsets (B, q) of batches with sizes (B,)."""
         return float(self.losses(offsets, sizes).min(axis=0).sum())
 
 
-def batch_scales(
-    rows: NDArray[np.float64], encoder: Encoder, batches: NDArray[np.int64], n_batches: int
-) -> NDArray[np.float64]:
+def batch_scales(rows: Array, encoder: Encoder, batches: Labels, n_batches: int) -> Array:
     """Scale (B,) of the rows (n, d), minus the means of their batches, by their residuals from the scores, which need no cells.
 
     It is 1 where the Bayesian information criterion favors 1, or where the scores are not scaled too: more noise is no scale.
@@ -157,8 +158,8 @@ def batch_scales(
 
 
 def batch_cells(
-    scores: NDArray[np.float64],
-    batches: NDArray[np.int64],
+    scores: Array,
+    batches: Labels,
     n_batches: int,
     n_cells: int,
     price: OffsetPrices,
@@ -200,8 +201,8 @@ def batch_cells(
 
 
 def counted_cells(
-    scores: NDArray[np.float64],
-    batches: NDArray[np.int64],
+    scores: Array,
+    batches: Labels,
     n_batches: int,
     most: int,
     price: OffsetPrices,
@@ -220,7 +221,7 @@ def counted_cells(
     return found
 
 
-def _links(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
+def _links(fit: BatchCells, batches: Labels) -> Labels:
     """Number (B, B) of cells with a share of the samples of both batches."""
     counts = _counts(fit.cells, batches, len(fit.means), len(fit.offsets))
     shared = ((counts >= RULES.level * counts.sum(axis=0)) & (counts > 0.0)).astype(np.int64)
@@ -228,7 +229,7 @@ def _links(fit: BatchCells, batches: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _are_matched(
-    fit: BatchCells, likely: Sequence[BatchCells], batches: NDArray[np.int64], price: OffsetPrices
+    fit: BatchCells, likely: Sequence[BatchCells], batches: Labels, price: OffsetPrices
 ) -> bool:
     """Whether cells link all batches that are here, two where batches have offsets in all views, and likely fits agree.
 
@@ -250,9 +251,7 @@ def _are_matched(
     return bool(connected_components(linked[np.ix_(sizes > 0, sizes > 0)], directed=False)[0] == 1)
 
 
-def _price_of_fit(
-    fit: BatchCells, rows: NDArray[np.float64], batches: NDArray[np.int64], price: OffsetPrices
-) -> float:
+def _price_of_fit(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
     """Price of the offsets from the largest batch, and of those from its group that means of other groups have."""
     sizes = np.bincount(batches, minlength=len(fit.offsets))
     base = np.argmax(sizes)
@@ -265,9 +264,7 @@ def _price_of_fit(
     )
 
 
-def _worth_of_cuts(
-    fit: BatchCells, rows: NDArray[np.float64], batches: NDArray[np.int64], n_cuts: int
-) -> float:
+def _worth_of_cuts(fit: BatchCells, rows: Array, batches: Labels, n_cuts: int) -> float:
     """Squares that cuts of normal samples in two at their mean save; their halves are the largest cells."""
     n, q = rows.shape
     n_cut = np.sort(np.bincount(fit.cells))[::-1][: 2 * n_cuts].sum()
@@ -278,9 +275,7 @@ def _worth_of_cuts(
     return float(2.0 / np.pi * largest * edge**2 * n_cut)
 
 
-def fit_new_batch(
-    scores: NDArray[np.float64], means: NDArray[np.float64], price: OffsetPrices
-) -> NDArray[np.int64]:
+def fit_new_batch(scores: Array, means: Array, price: OffsetPrices) -> Labels:
     """Cells (m,) of the samples of one new batch, given the means (K, q) of the cells."""
     absent = np.isnan(scores)
     filled = np.where(absent, group_means(scores, np.zeros(len(scores), np.int64), 1), scores)
@@ -300,9 +295,7 @@ def fit_new_batch(
     return min(found, key=lambda fit: fit[0])[1]
 
 
-def group_means(
-    rows: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int
-) -> NDArray[np.float64]:
+def group_means(rows: Array, groups: Labels, n_groups: int) -> Array:
     """Mean (G, q) of the known values of each group, 0 where there are none."""
     known = ~np.isnan(rows)
     sums = sums_by_group(np.where(known, rows, 0.0), groups, n_groups)
@@ -310,9 +303,7 @@ def group_means(
     return np.asarray(sums / np.maximum(counts, 1.0))
 
 
-def _centers(
-    rows: NDArray[np.float64], n_cells: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _centers(rows: Array, n_cells: int) -> tuple[Array, Array]:
     """Means (k, q) and sizes (k,) of up to K clusters of the rows of one batch."""
     n_clusters = max(1, min(n_cells, len(rows) // SMALLEST))
     labels = np.unique(k_means(rows, n_clusters, _N_STARTS), return_inverse=True)[1]
@@ -321,12 +312,12 @@ def _centers(
 
 
 def _offsets_of_pairs(
-    rows: NDArray[np.float64],
-    batches: NDArray[np.int64],
+    rows: Array,
+    batches: Labels,
     n_batches: int,
     n_cells: int,
     price: OffsetPrices,
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
     counts = np.bincount(batches, minlength=n_batches)
     ordered = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
@@ -351,13 +342,13 @@ def _offsets_of_pairs(
 
 
 def _candidate_offsets(
-    base: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    own: NDArray[np.float64],
-    sizes: NDArray[np.float64],
+    base: Array,
+    weights: Array,
+    own: Array,
+    sizes: Array,
     n_cells: int,
     price: OffsetPrices,
-) -> list[NDArray[np.float64]]:
+) -> list[Array]:
     """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups and the price."""
     offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
     distances = np.stack([squared_distances(own - offset, base).min(axis=1) for offset in offsets])
@@ -374,11 +365,11 @@ def _candidate_offsets(
 
 
 def _squares_fit(
-    rows: NDArray[np.float64],
+    rows: Array,
     absent: NDArray[np.bool_],
-    cells: NDArray[np.int64],
-    batches: NDArray[np.int64],
-    offsets: NDArray[np.float64],
+    cells: Labels,
+    batches: Labels,
+    offsets: Array,
 ) -> BatchCells:
     """Fit of some cells with given offsets of the batches."""
     here, cells = np.unique(cells, return_inverse=True)
@@ -389,11 +380,11 @@ def _squares_fit(
 
 
 def _iterated(
-    rows: NDArray[np.float64],
+    rows: Array,
     absent: NDArray[np.bool_],
-    batches: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    offsets: NDArray[np.float64],
+    batches: Labels,
+    cells: Labels,
+    offsets: Array,
 ) -> BatchCells:
     """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
     n_cells, n_batches = int(cells.max()) + 1, len(offsets)
@@ -411,24 +402,20 @@ def _iterated(
     return _squares_fit(rows, absent, cells, batches, offsets)
 
 
-def _counts(
-    cells: NDArray[np.int64], batches: NDArray[np.int64], n_cells: int, n_batches: int
-) -> NDArray[np.float64]:
+def _counts(cells: Labels, batches: Labels, n_cells: int, n_batches: int) -> Array:
     """Number (K, B) of samples of each cell and batch."""
     counts = np.bincount(cells * n_batches + batches, minlength=n_cells * n_batches)
     return counts.reshape(n_cells, n_batches).astype(np.float64)
 
 
-def _covariance(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _covariance(counts: Array) -> Array:
     """Covariance (B, B) of the offsets per σ²: inverse of the Laplacian of the batches linked by their cells, from counts (K, B)."""
     cell_sizes = np.maximum(counts.sum(axis=1), 1.0)
     laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / cell_sizes[:, None])
     return np.asarray(np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True))
 
 
-def two_way(
-    counts: NDArray[np.float64], sums: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def two_way(counts: Array, sums: Array) -> tuple[Array, Array]:
     """Means of cells (K, d) and offsets of batches (B, d) with mean 0, by least squares; batches without common cells keep theirs."""
     cell_sizes = np.maximum(counts.sum(axis=1), 1.0)
     total = sums.sum(axis=1)
@@ -442,18 +429,18 @@ def two_way(
 class GroupSums:
     """Counts (K, B), sums (K, B, d) and squares (B, d) of the rows minus a center (d,)."""
 
-    counts: NDArray[np.float64]
-    sums: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    center: NDArray[np.float64]
+    counts: Array
+    sums: Array
+    squares: Array
+    center: Array
 
 
 def group_sums(
-    rows: NDArray[np.float64],
-    cells: NDArray[np.int64],
-    batches: NDArray[np.int64],
+    rows: Array,
+    cells: Labels,
+    batches: Labels,
     n_cells: int,
-    means: NDArray[np.float64],
+    means: Array,
 ) -> GroupSums:
     """Sums of rows (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
@@ -464,7 +451,7 @@ def group_sums(
     return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
 
 
-def view_correction(sums: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
+def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
     """Correction of one view, and the mean row (K, d) of each cell after it.
 
     Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and scales of columns
@@ -499,7 +486,7 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, NDArray[np.float6
     )
 
 
-def new_correction(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> BatchCorrection:
+def new_correction(rows: Array, expected: Array) -> BatchCorrection:
     """Correction of the rows (m, d) of a new batch by their offset from the means of their cells, shrunk; none of few rows."""
     residuals, d = rows - expected, rows.shape[1]
     if len(rows) < SMALLEST:
@@ -511,23 +498,21 @@ def new_correction(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> 
     return BatchCorrection(np.ldexp(offset, exponent), np.ones((1, d)))
 
 
-def _shrunk(
-    offsets: NDArray[np.float64], variances: NDArray[np.float64], errors: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:
     """Offsets (B, d) times the factor of James and Stein; the noise of a batch is `errors` (B,) times `variances` (d,)."""
     squares = np.maximum(np.sum(offsets**2 / variances, axis=1), np.finfo(np.float64).tiny)
     kept = np.maximum(0.0, 1.0 - errors * offsets.shape[1] / squares)
     return np.asarray(kept[:, None] * offsets)
 
 
-def _variances(sums: GroupSums) -> NDArray[np.float64]:
+def _variances(sums: GroupSums) -> Array:
     """Variances (B, d) of each batch within its cells."""
     squares = sums.squares - np.sum(sums.sums**2 / np.maximum(sums.counts, 1.0)[..., None], axis=0)
     free = np.maximum(1.0, sums.counts.sum(axis=0) - np.count_nonzero(sums.counts, axis=0))
     return np.asarray(np.maximum(squares, 0.0) / free[:, None])
 
 
-def _log_scales(ratios: NDArray[np.float64], free: float) -> NDArray[np.float64]:
+def _log_scales(ratios: Array, free: float) -> Array:
     """Logarithms (d,) of the scales of a batch from ratios of variances, shrunk to their mean, which columns without variance get."""
     known = ratios > 1e-12
     if not known.any():
@@ -540,9 +525,7 @@ def _log_scales(ratios: NDArray[np.float64], free: float) -> NDArray[np.float64]
     return found
 
 
-def _has_scale(
-    sums: GroupSums, batch: int, variances: NDArray[np.float64], own: NDArray[np.float64]
-) -> bool:
+def _has_scale(sums: GroupSums, batch: int, variances: Array, own: Array) -> bool:
     """Whether the means of cells in a batch, by those in others, are more likely scaled as its noise of variances (d,) than not."""
     n_own, sizes = sums.counts[:, batch], sums.counts.sum(axis=0)
     n_others = sums.counts.sum(axis=1) - n_own
@@ -559,14 +542,14 @@ def _has_scale(
     others = np.average(np.delete(variances, batch, 0), 0, np.delete(sizes, batch))
     others = np.where(others > 0.0, others, own)
 
-    def loss(scale: NDArray[np.float64] | float) -> float:  # −2 log of the likelihood
+    def loss(scale: Array | float) -> float:  # −2 log of the likelihood
         variance = own / n_own + scale**2 * others / n_others
         return float(np.sum((first - scale * second) ** 2 / variance + np.log(variance)))
 
     return loss(np.sqrt(own / others)) < loss(1.0)
 
 
-def same_batch_share(rows: NDArray[np.float64], batches: NDArray[np.int64]) -> float:
+def same_batch_share(rows: Array, batches: Labels) -> float:
     """Share of the nearest neighbors of rows (m, d), by standardized columns, that are of their batch."""
     columns = np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _MAX_COLUMNS)).astype(np.int64)
     rows = rows[:, columns]
@@ -575,7 +558,7 @@ def same_batch_share(rows: NDArray[np.float64], batches: NDArray[np.int64]) -> f
     return float(np.mean(batches[neighbors] == batches[:, None]))
 
 
-def expected_share(cells: NDArray[np.int64], batches: NDArray[np.int64]) -> float:
+def expected_share(cells: Labels, batches: Labels) -> float:
     """Share of the other samples of a cell that are of the same batch, in the mean over samples."""
     counts = _counts(cells, batches, int(cells.max()) + 1, int(batches.max()) + 1)
     others = np.maximum(counts.sum(axis=1)[cells] - 1.0, 1.0)
