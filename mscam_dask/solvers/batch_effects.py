@@ -73,13 +73,7 @@ class BatchCells:
     cut: float = 0.0  # squares, by this variance, that another cell saves without structure
 
 
-def score_encoder(
-    rows: Array,
-    batches: Labels,
-    means: Array,
-    n_cells: int,
-    name: str,
-) -> Encoder:
+def score_encoder(rows: Array, batches: Labels, means: Array, n_cells: int, name: str) -> Encoder:
     """Encoder of rows to their scores, in units of the noise.
 
     On the principal directions within batches that noise does not explain, or in which as many cells can differ, and on
@@ -158,11 +152,7 @@ def batch_scales(rows: Array, encoder: Encoder, batches: Labels, n_batches: int)
 
 
 def batch_cells(
-    scores: Array,
-    batches: Labels,
-    n_batches: int,
-    n_cells: int,
-    price: OffsetPrices,
+    scores: Array, batches: Labels, n_batches: int, n_cells: int, price: OffsetPrices
 ) -> BatchCells:
     """Cells and offsets with the most evidence: residual squares, and the price of the offsets from the largest batch.
 
@@ -201,11 +191,7 @@ def batch_cells(
 
 
 def counted_cells(
-    scores: Array,
-    batches: Labels,
-    n_batches: int,
-    most: int,
-    price: OffsetPrices,
+    scores: Array, batches: Labels, n_batches: int, most: int, price: OffsetPrices
 ) -> BatchCells:
     """Cells and offsets with as many cells as save more squares than cuts of normal samples without structure would."""
     found, owed, n_missed = batch_cells(scores, batches, n_batches, 1, price), 0.0, 0
@@ -312,11 +298,7 @@ def _centers(rows: Array, n_cells: int) -> tuple[Array, Array]:
 
 
 def _offsets_of_pairs(
-    rows: Array,
-    batches: Labels,
-    n_batches: int,
-    n_cells: int,
-    price: OffsetPrices,
+    rows: Array, batches: Labels, n_batches: int, n_cells: int, price: OffsetPrices
 ) -> list[Array]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
     counts = np.bincount(batches, minlength=n_batches)
@@ -342,12 +324,7 @@ def _offsets_of_pairs(
 
 
 def _candidate_offsets(
-    base: Array,
-    weights: Array,
-    own: Array,
-    sizes: Array,
-    n_cells: int,
-    price: OffsetPrices,
+    base: Array, weights: Array, own: Array, sizes: Array, n_cells: int, price: OffsetPrices
 ) -> list[Array]:
     """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups and the price."""
     offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
@@ -365,11 +342,7 @@ def _candidate_offsets(
 
 
 def _squares_fit(
-    rows: Array,
-    absent: NDArray[np.bool_],
-    cells: Labels,
-    batches: Labels,
-    offsets: Array,
+    rows: Array, absent: NDArray[np.bool_], cells: Labels, batches: Labels, offsets: Array
 ) -> BatchCells:
     """Fit of some cells with given offsets of the batches."""
     here, cells = np.unique(cells, return_inverse=True)
@@ -380,11 +353,7 @@ def _squares_fit(
 
 
 def _iterated(
-    rows: Array,
-    absent: NDArray[np.bool_],
-    batches: Labels,
-    cells: Labels,
-    offsets: Array,
+    rows: Array, absent: NDArray[np.bool_], batches: Labels, cells: Labels, offsets: Array
 ) -> BatchCells:
     """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
     n_cells, n_batches = int(cells.max()) + 1, len(offsets)
@@ -436,11 +405,7 @@ class GroupSums:
 
 
 def group_sums(
-    rows: Array,
-    cells: Labels,
-    batches: Labels,
-    n_cells: int,
-    means: Array,
+    rows: Array, cells: Labels, batches: Labels, n_cells: int, means: Array
 ) -> GroupSums:
     """Sums of rows (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
