@@ -38,7 +38,17 @@ from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
-from mscam_dask.solvers.borders import TestedClusters, joined_borders, tested_pairs
+from mscam_dask.solvers.borders import (
+    N_FOLDS,
+    TestedClusters,
+    cell_folds,
+    fold_functions,
+    fold_sums,
+    joined_borders,
+    joined_functions,
+    nested_cells,
+    tested_pairs,
+)
 from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
@@ -270,7 +280,18 @@ def submit_tests(stage: Stage, labels: Handle, points: Handle, context: FitConte
     """Submit the tests of the clusters of a partition, in the compared samples."""
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     own = stage.submit(compared, labels, prepared.scorer.n_samples)
-    clusters = stage.submit(TestedClusters, points, own, kind="tested_clusters")
+    rows = stage.attribute(points, "rows")
+    nested = stage.submit(nested_cells, rows, own)
+    folds = stage.submit(cell_folds, rows, stage.item(nested, 0))
+    sums = [stage.submit(fold_sums, rows, folds, fold) for fold in range(N_FOLDS)]
+    steps = stage.attribute(points, "step_covariance")
+    functions = [
+        stage.submit(fold_functions, rows, folds, sums, fold, steps) for fold in range(N_FOLDS + 1)
+    ]
+    joined = stage.submit(joined_functions, folds, functions)
+    clusters = stage.submit(
+        TestedClusters, points, own, stage.item(nested, 1), joined, kind="tested_clusters"
+    )
     parts = [
         stage.submit(tested_pairs, clusters, slice(first, None, _BORDER_TASKS))
         for first in range(_BORDER_TASKS)

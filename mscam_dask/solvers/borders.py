@@ -36,7 +36,8 @@ _N_SCALES = 4
 # Samples of the smaller half of a part that is halved.
 _LEAST = 10
 
-_N_FOLDS = 5
+N_FOLDS = 5
+"""Folds of samples, whose discriminants are fitted on the others."""
 
 # Differences of discriminant functions, as a share of the largest values, that are rounding.
 _ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
@@ -117,7 +118,7 @@ TestedPairs = list[tuple[int, int, float, NDArray[np.int64]]]
 
 def borders(points: JointPoints, labels: NDArray[np.int64], n_clusters: int) -> Borders:
     """Borders of a partition (n,) of points into clusters 0 … c−1; those of a cluster without samples do not hold."""
-    tested = TestedClusters(points, labels)
+    tested = tested_clusters(points, labels)
     return joined_borders(tested, [tested_pairs(tested, slice(None))], n_clusters)
 
 
@@ -146,7 +147,7 @@ def joined_borders(
 
 def largest_p_value(points: JointPoints, labels: NDArray[np.int64]) -> float:
     """Largest p-value of the borders of a partition; the first that does not hold ends the search."""
-    tested, largest = TestedClusters(points, labels), 0.0
+    tested, largest = tested_clusters(points, labels), 0.0
     for i, j in tested.pairs():
         largest = max(largest, tested.border(i, j)[0])
         if largest > RULES.level:
@@ -154,14 +155,24 @@ def largest_p_value(points: JointPoints, labels: NDArray[np.int64]) -> float:
     return largest
 
 
-class TestedClusters:
-    """Clusters and their parts at every scale, with the discriminant functions from which every border follows."""
+def tested_clusters(points: JointPoints, labels: NDArray[np.int64]) -> TestedClusters:
+    """Clusters of a partition (n,) of points, whose borders are tested."""
+    cells, parts = nested_cells(points.rows, labels)
+    functions = cell_functions(points.rows, cells, points.step_covariance)
+    return TestedClusters(points, labels, parts, functions)
 
-    def __init__(self, points: JointPoints, labels: NDArray[np.int64]) -> None:
-        self.here, labels = np.unique(labels, return_inverse=True)
-        self.sizes = np.bincount(labels)
-        cells, parts = nested_cells(points.rows, labels)
-        functions = cell_functions(points.rows, cells, points.step_covariance)
+
+class TestedClusters:
+    """Clusters and their parts (4, K) at every scale, with the discriminant functions of K cells from which every border follows."""
+
+    def __init__(
+        self,
+        points: JointPoints,
+        labels: NDArray[np.int64],
+        parts: NDArray[np.int64],
+        functions: CellFunctions,
+    ) -> None:
+        self.here, self.sizes = np.unique(labels, return_counts=True)
         self._rounding = _ROUNDING * np.abs(functions.values).max()
         loadings = np.split(functions.loadings, np.cumsum(points.widths)[:-1])
         changes = [
@@ -169,7 +180,7 @@ class TestedClusters:
             for steps, of_view in zip(points.steps, loadings, strict=False)
             if len(steps)
         ]
-        by_cell = functions.values[np.argsort(cells, kind="stable")]
+        by_cell = functions.values[np.argsort(functions.cells, kind="stable")]
         self._scales = [_scale(functions, by_cell, changes, parts[0], own) for own in parts]
 
     def pairs(self) -> list[tuple[int, int]]:
@@ -342,6 +353,7 @@ def nested_cells(
 
     Each part with samples enough is halved at its mean along its first principal axis.
     """
+    labels = np.unique(labels, return_inverse=True)[1]
     parts = [np.flatnonzero(labels == cluster) for cluster in range(int(labels.max()) + 1)]
     numbers = [labels]
     for _ in range(_N_SCALES - 1):
@@ -385,32 +397,69 @@ def cell_functions(
     cells: NDArray[np.int64],
     step_covariance: NDArray[np.float64] | None = None,
 ) -> CellFunctions:
-    """Discriminant functions of cells (n,), none empty, of points (n, p), spread over folds by their lengths, not their order.
+    """Discriminant functions of cells (n,), none empty, of points (n, p).
 
     The `step_covariance` of the points is added to the covariance within cells.
     """
-    n, k = len(points), int(cells.max()) + 1
+    folds = cell_folds(points, cells)
+    sums = [fold_sums(points, folds, fold) for fold in range(N_FOLDS)]
+    parts = [
+        fold_functions(points, folds, sums, fold, step_covariance) for fold in range(N_FOLDS + 1)
+    ]
+    return joined_functions(folds, parts)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CellFolds:
+    """Cells of samples, which are spread over folds by the lengths of the points, not their order."""
+
+    cells: NDArray[np.int64]  # (n,)
+    folds: NDArray[np.int64]  # (n,)
+    squares: NDArray[np.float64]  # (n,) squared lengths
+
+
+def cell_folds(points: NDArray[np.float64], cells: NDArray[np.int64]) -> CellFolds:
+    """Spread the samples of each cell over the folds."""
     squares = np.einsum("ij,ij->i", points, points)
-    fold = np.empty(n, dtype=np.int64)
-    fold[np.lexsort((squares, cells))] = np.arange(n) % _N_FOLDS
-    folds = [np.flatnonzero(fold == number) for number in range(_N_FOLDS)]
-    own = [class_sums(points[rows], cells[rows], k) for rows in folds]
-    total = functools.reduce(ClassSums.merge, own)
-    values = np.empty((n, k))
-    for rows, left_out in zip(folds, own, strict=True):
-        rest = total.merge(left_out, -1)
-        others = np.flatnonzero(fold != fold[rows[0]]) if len(rows) else rows
-        if len(rows):
-            means, loadings = _discriminants(points, cells, squares, others, rest, step_covariance)
-            values[rows] = points[rows] @ loadings - 0.5 * np.einsum("kp,pk->k", means, loadings)
-    means, loadings = _discriminants(points, cells, squares, np.arange(n), total, step_covariance)
-    return CellFunctions(values, cells, total.sizes, loadings, means @ loadings)
+    folds = np.empty(len(points), dtype=np.int64)
+    folds[np.lexsort((squares, cells))] = np.arange(len(points)) % N_FOLDS
+    return CellFolds(cells, folds, squares)
+
+
+def fold_sums(points: NDArray[np.float64], folds: CellFolds, fold: int) -> ClassSums:
+    """Sums over the samples of a fold for the cells."""
+    rows = np.flatnonzero(folds.folds == fold)
+    return class_sums(points[rows], folds.cells[rows], int(folds.cells.max()) + 1)
+
+
+def fold_functions(
+    points: NDArray[np.float64],
+    folds: CellFolds,
+    sums: list[ClassSums],
+    fold: int,
+    step_covariance: NDArray[np.float64] | None,
+) -> CellFunctions:
+    """Functions of the samples of a fold, from the samples of the others; of no samples, from all, if there is no such fold."""
+    total = functools.reduce(ClassSums.merge, sums)
+    rest = total.merge(sums[fold], -1) if fold < N_FOLDS else total
+    others, rows = np.flatnonzero(folds.folds != fold), np.flatnonzero(folds.folds == fold)
+    means, loadings = _discriminants(points, folds, others, rest, step_covariance)
+    values = points[rows] @ loadings - 0.5 * np.einsum("kp,pk->k", means, loadings)
+    return CellFunctions(values, folds.cells[rows], total.sizes, loadings, means @ loadings)
+
+
+def joined_functions(folds: CellFolds, parts: list[CellFunctions]) -> CellFunctions:
+    """Functions of all samples from those of each fold, with the loadings from all samples, which are the last."""
+    *of_folds, whole = parts
+    values = np.empty((len(folds.cells), len(whole.sizes)))
+    for fold, part in enumerate(of_folds):
+        values[folds.folds == fold] = part.values
+    return dataclasses.replace(whole, values=values, cells=folds.cells)
 
 
 def _discriminants(
     points: NDArray[np.float64],
-    cells: NDArray[np.int64],
-    squares: NDArray[np.float64],
+    folds: CellFolds,
     rows: NDArray[np.int64],
     sums: ClassSums,
     step_covariance: NDArray[np.float64] | None,
@@ -426,9 +475,9 @@ def _discriminants(
     weighted = means * np.sqrt(sizes)[:, None]
     covariance = (sums.squares - weighted.T @ weighted) / free
     mean_variance = float(np.trace(covariance)) / p
-    own = cells[rows]
+    own = folds.cells[rows]
     products = (points @ means.T)[rows, own]
-    residual = squares[rows] - 2.0 * products + np.einsum("ij,ij->i", means, means)[own]
+    residual = folds.squares[rows] - 2.0 * products + np.einsum("ij,ij->i", means, means)[own]
     total = float(np.sum(covariance**2))
     spread = total / p - mean_variance**2
     noise = max(0.0, float(np.sum(residual**2)) / free**2 - total / free) / p
