@@ -312,7 +312,7 @@ def choose_partition(
     """Return another partition than that of the fit, if its borders support it better than the `own` ones of the fit.
 
     If these support the fit, one candidate is compared, and none if the fit is nearly perfect. If nothing is supported,
-    points with rows of unit length are tried too. With the partition are the tests of the fit in the points that are taken.
+    points with rows of unit length are tried too. The tests of the fit come with it, in the points that are used.
     """
     prepared = context.prepared
     is_supported = stage.value(own.borders).support

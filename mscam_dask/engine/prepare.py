@@ -73,12 +73,12 @@ def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:
     """
     own = prepared.scorer.points(prepared.bordered)
     unit = prepared.scorer.points(tuple((name, "unit") for name, _ in prepared.bordered))
-    is_option = unit is not own and stage.value(stage.submit(may_hide_clusters, own, unit))
+    is_option = unit is not own and stage.value(stage.submit(differ_enough, own, unit))
     return unit if is_option else None
 
 
-def may_hide_clusters(own: JointPoints, unit: JointPoints) -> bool:
-    """Whether the length of rows is information without which points of several dimensions are left."""
+def differ_enough(own: JointPoints, unit: JointPoints) -> bool:
+    """Whether rows of unit length give other points, which have more than a few columns."""
     n, p = unit.rows.shape
     return not is_few(p, n) and not np.array_equal(own.rows, unit.rows)
 

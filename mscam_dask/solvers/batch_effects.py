@@ -76,8 +76,8 @@ class BatchCells:
 def score_encoder(rows: Array, batches: Labels, means: Array, n_cells: int, name: str) -> Encoder:
     """Encoder of rows to their scores, in units of the noise.
 
-    On the principal directions within batches that noise does not explain, or in which as many cells can differ, and on
-    those in which the means of batches differ besides.
+    The directions are the principal ones within batches that noise does not explain, at least one for each cell, and those
+    in which the means of batches differ besides.
     """
     within, (n, d) = rows - means[batches], rows.shape
     shape = ViewShape(n, d, "features")
@@ -217,7 +217,7 @@ def _links(fit: BatchCells, batches: Labels) -> Labels:
 def _are_matched(
     fit: BatchCells, likely: Sequence[BatchCells], batches: Labels, price: OffsetPrices
 ) -> bool:
-    """Whether cells link all batches that are here, two where batches have offsets in all views, and likely fits agree.
+    """Whether common cells link all batches, two cells where batches have offsets in all views, and likely fits agree.
 
     Some offset puts any cell on any other one; only a second pair, or a view that stays where it is, confirms it. The
     offsets of likely fits agree if they move no batch by half the distance of two cells.
@@ -238,7 +238,7 @@ def _are_matched(
 
 
 def _price_of_fit(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
-    """Price of the offsets from the largest batch, and of those from its group that means of other groups have."""
+    """Price of the offsets from the largest batch, and of mean differences between groups of batches without common cells."""
     sizes = np.bincount(batches, minlength=len(fit.offsets))
     base = np.argmax(sizes)
     n_groups, groups = connected_components(_links(fit, batches), directed=False)

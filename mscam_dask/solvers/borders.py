@@ -439,7 +439,7 @@ def fold_functions(
     fold: int,
     step_covariance: NDArray[np.float64] | None,
 ) -> CellFunctions:
-    """Functions of the samples of a fold, from the samples of the others; of no samples, from all, if there is no such fold."""
+    """Functions of the samples of a fold, fitted on the other folds; the fold N_FOLDS has no samples and is fitted on all."""
     total = functools.reduce(ClassSums.merge, sums)
     rest = total.merge(sums[fold], -1) if fold < N_FOLDS else total
     others, rows = np.flatnonzero(folds.folds != fold), np.flatnonzero(folds.folds == fold)
@@ -449,7 +449,7 @@ def fold_functions(
 
 
 def joined_functions(folds: CellFolds, parts: list[CellFunctions]) -> CellFunctions:
-    """Functions of all samples from those of each fold, with the loadings from all samples, which are the last."""
+    """Functions of all samples, from those of each fold; the last part has the loadings, fitted on all samples."""
     *of_folds, whole = parts
     values = np.empty((len(folds.cells), len(whole.sizes)))
     for fold, part in enumerate(of_folds):
