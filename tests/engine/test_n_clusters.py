@@ -84,8 +84,7 @@ def test_the_largest_number_whose_borders_hold_is_selected(spread: float) -> Non
     assert counted.n_clusters == solution.parameters.n_clusters == expected
 
 
-@pytest.mark.parametrize("n_clusters", [6, "auto"])
-@pytest.mark.parametrize("scaled", [np.log1p, np.asarray])
+@pytest.mark.parametrize(("n_clusters", "scaled"), [(6, np.log1p), ("auto", np.asarray)])
 def test_counts_with_a_large_spread_of_library_sizes_are_clustered(
     n_clusters: Any, scaled: Callable[[Any], Any]
 ) -> None:

@@ -128,12 +128,11 @@ def assert_goes_on(medium: Disk | Objects, count: int) -> None:
     assert not any(name.endswith(".partial") for name in names)
 
 
-@pytest.mark.parametrize("count", [0, 2])
 @pytest.mark.parametrize(
-    ("name", "how"),
+    ("name", "how", "count"),
     [
-        *(("disk", error) for error in (errno.EIO, errno.ENOSPC)),
-        *(("objects", share) for share in (0.0, 0.5, 1.0)),
+        *(("disk", errno.ENOSPC, 0), ("disk", errno.EIO, 2), ("objects", 0.5, 0)),
+        *(("objects", share, 2) for share in (0.0, 0.5, 1.0)),
     ],
 )
 def test_a_failure_leaves_the_last_or_the_one_before(
