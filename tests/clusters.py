@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -69,14 +69,14 @@ def tls_options(made: CertificateSet, role: str, authority: str = "--tls-ca-file
 
 @contextmanager
 def scheduler_process(
-    directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    directory: Path, *arguments: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A `dask scheduler` of its own, as people start it, and its address."""
     file = directory / "scheduler.json"
     file.unlink(missing_ok=True)
     command = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     command += ["--scheduler-file", str(file), *arguments]
-    with _dask(command, directory, environment) as process:
+    with _dask(command, directory) as process:
         yield process, wait_until(lambda: _address(file), directory / "log", alive=process)
 
 
@@ -88,21 +88,18 @@ def _address(file: Path) -> str:
 
 @contextmanager
 def worker_process(
-    address: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    address: str, directory: Path, *arguments: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A `dask worker` without nanny: nothing starts it again."""
     command = ["worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
     local = ["--local-directory", str(directory)]
-    with _dask([*command, *local, *arguments], directory, environment) as process:
+    with _dask([*command, *local, *arguments], directory) as process:
         yield process
 
 
-def _dask(
-    arguments: list[str], directory: Path, environment: Mapping[str, str] | None
-) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    env = {**os.environ, **(environment or {})}
+def _dask(arguments: list[str], directory: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     command = (sys.executable, "-m", "dask", *arguments)
-    return started(*command, log=directory / "log", env=env, ends_by=(signal.SIGKILL,))
+    return started(*command, log=directory / "log", env=os.environ, ends_by=(signal.SIGKILL,))
 
 
 def listening(pid: int | None = None) -> dict[int, set[str]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.benchmark_sets import path_of
-from tests.benchmarks import indices, scale_out, soak, unseen
+from tests.benchmarks import scale_out, unseen
 
 Output = pytest.CaptureFixture[str]
 
@@ -60,22 +60,6 @@ def test_simulated_workers_take_tasks_as_results_allow() -> None:
     # four tasks one after the other, and two waits, the second of which is for the last one
     slow = scale_out.simulate(recording, 1, overhead=0.5, round_trip=0.25)
     assert slow == pytest.approx(9.0 + 4 * 0.5 + 0.25)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(200)
-def test_soak(capsys: Output) -> None:
-    shares = soak.main(["--quick"])
-    for name in ("spans", "topics", "timers"):
-        assert shares[name] < 0.05
-    assert shares["client_mib"] < 0.5
-    assert "growth after" in capsys.readouterr().out
-
-
-def test_ranked() -> None:
-    rho, share = indices.ranked([0.1, 0.4, float("nan"), 0.2], [0.3, 0.6, 0.9, 0.5])
-    assert rho == pytest.approx(1.0)
-    assert share == pytest.approx(0.6 / 0.9)
 
 
 def test_views_are_added_to_those_there_are() -> None:

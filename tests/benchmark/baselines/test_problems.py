@@ -11,7 +11,7 @@ import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from mscam_dask.benchmark.baselines.self_representation import (
@@ -39,7 +39,6 @@ from mscam_dask.benchmark.baselines.spectral import (
 from mscam_dask.errors import ConvergenceWarning, DataError
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import basis_from_rows
-from mscam_dask.metrics import adjusted_rand_index
 from tests.synthetic import gaussian_views
 
 
@@ -54,17 +53,6 @@ def test_columns_solve_their_lasso() -> None:
     used = (np.abs(C) > 1e-7) & others
     np.testing.assert_allclose(gradient[used], -np.sign(C[used]), atol=1e-5)
     assert np.abs(gradient[others]).max() <= 1 + 1e-5
-
-
-def test_independent_subspaces_have_no_coefficient_between_them() -> None:
-    rng = np.random.default_rng(1)
-    truth = np.repeat(np.arange(3), 20)
-    bases = np.linalg.qr(rng.standard_normal((12, 9)))[0].T.reshape(3, 3, 12)
-    rows = np.einsum("nd,ndk->nk", rng.standard_normal((60, 3)), bases[truth])
-    model = SSC(3, scale="none", max_iter=5000, random_state=0).fit([rows])
-    across = truth[:, None] != truth
-    assert np.abs(model.coefficients_[across]).max() <= 1e-3
-    assert adjusted_rand_index(truth, model.labels_) == 1.0
 
 
 def test_samples_that_no_other_can_represent_are_refused() -> None:
@@ -93,22 +81,6 @@ def test_the_objective_never_rises() -> None:
     assert (np.diff(model.objective_) <= 1e-9 * model.objective_[0]).all()
 
 
-def test_diversity_makes_views_less_alike() -> None:
-    (view,), _ = gaussian_views(2, n_samples=50, dims=(10,))
-    twins = [view, view.copy()]
-
-    def dependence(diversity: float) -> float:
-        model = DiMSC(3, diversity=diversity, tol=1e-4, max_iter=2000, random_state=0).fit(twins)
-        return float(model.objective_[-1])
-
-    # the same data twice: without the HSIC twice the cost of one view, with it more, but never
-    # more than what the views cost when nothing gives way
-    apart, coupled = dependence(0.0), dependence(1.0)
-    alone = DiMSC(3, random_state=0).fit([view]).objective_[-1]
-    np.testing.assert_allclose(apart, 2 * alone, rtol=1e-9)
-    assert coupled > apart
-
-
 def test_the_objective_never_falls() -> None:
     views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
     model = CoReg(4, consensus_weight=0.05, tol=1e-9, max_iter=500, random_state=0).fit(views)
@@ -132,27 +104,11 @@ def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("alpha", [0.1, 10.0])
-def test_the_indicator_is_non_negative_orthonormal_and_near_the_bound(alpha: float) -> None:
-    views, _ = gaussian_views(0, n_samples=90, spread=4.0)
-    model = MMSC(3, alpha=alpha, scale="none", tol=1e-9, max_iter=20_000, random_state=0)
-    G = model.fit(views).indicator_
-    assert (G >= 0).all()
-    np.testing.assert_allclose(G.T @ G, np.eye(3), atol=0.05)
-    S = summed_resolvents(views, alpha)
-    bound = np.sort(np.linalg.eigvalsh(S))[-3:].sum()
-    assert 0.9 * bound <= np.trace(G.T @ S @ G) <= bound * 1.05
-    np.testing.assert_array_equal(
-        np.argmax(G, axis=1)[:, None] == np.argmax(G, axis=1),
-        model.labels_[:, None] == model.labels_,
-    )
-
-
 def test_the_update_ends_where_the_conditions_of_optimality_hold() -> None:
     views, _ = gaussian_views(1, n_samples=80, spread=1.5)
-    model = MMSC(3, scale="none", tol=1e-12, max_iter=50_000, random_state=0).fit(views)
+    model = MMSC(3, alpha=5.0, scale="none", tol=1e-12, max_iter=50_000, random_state=0).fit(views)
     G = model.indicator_
-    SG = summed_resolvents(views, 1.0) @ G
+    SG = summed_resolvents(views, 5.0) @ G
     gap = G * (SG - G @ (G.T @ SG))  # G ∘ gradient of the Lagrangian
     assert np.abs(gap).max() <= 1e-4 * np.abs(G * SG).max()
 
@@ -233,16 +189,6 @@ def test_rows_meet_the_optimality_conditions(alpha: float) -> None:
     assert np.abs((gradient - lowest) * rows).max() <= 1e-6
 
 
-def test_anchor_rows_lie_on_the_simplex_and_weights_sum_to_one() -> None:
-    views, _ = gaussian_views(0, n_samples=90)
-    model = SMVSC(3, anchors_per_cluster=2, random_state=0).fit(views)
-    assert model.anchor_graph_.shape == (90, 6)
-    assert (model.anchor_graph_ >= 0).all()
-    np.testing.assert_allclose(model.anchor_graph_.sum(axis=1), 1.0, atol=1e-12)
-    np.testing.assert_allclose(model.view_weights_.sum(), 1.0)
-    assert (model.view_weights_ > 0).all()
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_the_objective_never_rises_with_its_ownsimplex_step(seed: int) -> None:
     # dims below the number of anchors too: the view is completed by zero columns
@@ -308,11 +254,6 @@ class TestProjection:
         at_vertices = residual - np.sum(residual * a, axis=1, keepdims=True)
         assert at_vertices.max() <= 1e-12
 
-    def test_extreme_and_absent_entries(self) -> None:
-        rows = np.array([[1e308, -1e308, 0.0], [-np.inf, 0.25, 0.25], [1e-300, 0.0, -1e-300]])
-        expected = np.array([[1, 0, 0], [0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]])
-        assert_allclose(project_rows_to_simplex(rows), expected, rtol=1e-15)
-
 
 class TestGlobalWidth:
     @given(sorted_distances, st.floats(0.01, 100))
@@ -322,8 +263,3 @@ class TestGlobalWidth:
         level = gradient.min(axis=1, keepdims=True)
         assert_allclose(a.sum(axis=1), 1.0, rtol=1e-13)
         assert ((gradient - level) * a <= 1e-11 * (d[:, -1:] + width)).all()
-
-    def test_limits_of_the_width(self) -> None:
-        d = np.array([[0.0, 1.0, 2.0]])
-        assert_array_equal(adaptive_neighbor_weights_global(d, 1e-320), [[1.0, 0.0, 0.0]])
-        assert_allclose(adaptive_neighbor_weights_global(d, 1e15), np.full((1, 3), 1 / 3))
