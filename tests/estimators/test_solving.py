@@ -30,7 +30,7 @@ from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
 
-@pytest.mark.parametrize("n_jobs", [2, None, -1, np.int64(2)])
+@pytest.mark.parametrize("n_jobs", [None, -1, np.int64(2)])
 def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
     views, _ = gaussian_views(7, n_samples=90, spread=0.7)
     one = quick().fit(views)

@@ -197,9 +197,10 @@ def test_every_number_of_clusters(model: Estimator, n_samples: int) -> None:
         fit([rows, rows[:, :1]], n_clusters, model=model)
 
 
-@pytest.mark.parametrize("model", [MSCAM, MSCAN])
 @pytest.mark.parametrize(
-    "dims", [(4,), (1,), (1, 1), (2,) * 50, (2000,)], ids=["one", "d1", "d1+1", "fifty", "wide"]
+    ("model", "dims"),
+    [(MSCAM, (1,)), (MSCAN, (1, 1)), (MSCAM, (4,)), (MSCAM, (2,) * 50), (MSCAN, (2000,))],
+    ids=["d1", "d1+1", "one", "fifty", "wide"],
 )
 def test_numbers_of_views_and_columns(model: Estimator, dims: tuple[int, ...]) -> None:
     views, labels = gaussian_views(2, n_samples=36, spread=9.0, dims=dims)
