@@ -23,6 +23,7 @@ from tests.synthetic import gaussian_views
 
 N, C = 240, 4
 FIXED: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 10}
+SHORT: dict[str, Any] = {"constants": Constants.paper(), "max_iter": 1}
 Labels = NDArray[np.int64]
 
 
@@ -105,26 +106,27 @@ def test_few_known_labels_move_their_own_samples_alone() -> None:
 
 def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     views, _, known = draw()
-    expected = fit(views, known, **FIXED).labels_
+    expected = fit(views, known, **SHORT).labels_
     names = np.array(["d", "a", "c", "b"], dtype=object)[known]
     for unknown in (None, np.nan, "", pd.NA, "-1", "nan"):
         other = names.copy()
         other[known < 0] = unknown
-        assert_array_equal(fit(views, other, **FIXED).labels_, expected)
+        assert_array_equal(fit(views, other, **SHORT).labels_, expected)
     numbers = np.where(known < 0, np.nan, 10.0 * known)
-    assert_array_equal(fit(views, numbers, **FIXED).labels_, expected)
+    assert_array_equal(fit(views, numbers, **SHORT).labels_, expected)
     data = anndata_of(views[0], [f"s{row}" for row in range(N)])
     for number, view in enumerate(views[1:]):
         data.obsm[f"view{number}"] = view
     names[known < 0] = None
     data.obs["type"] = pd.Categorical(names)
-    assert_array_equal(fit(data, "type").labels_, fit(data, np.asarray(data.obs["type"])).labels_)
+    given = fit(data, np.asarray(data.obs["type"]), **SHORT)
+    assert_array_equal(fit(data, "type", **SHORT).labels_, given.labels_)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"constants": Constants.paper(), "max_iter": 2},
+        SHORT,
         FIXED,
         {"estimator": MSCAN},
     ],

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import xarray as xr
 from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
@@ -217,28 +215,6 @@ def test_prediction_before_a_fit_is_refused() -> None:
     with pytest.raises(NotFittedError):
         _ = MSCAM(3).history_
     assert not hasattr(MSCAM(3), "membership_")
-
-
-# one table of all columns in another form; several views in other forms: tests/validation/test_differential.py
-TABLES: dict[str, Callable[[Array], Any]] = {
-    "array": np.asarray,
-    "lists": np.ndarray.tolist,
-    "sparse": scipy.sparse.csr_array,
-    "dictionary of keys": scipy.sparse.dok_array,
-    "dask": lambda table: da.from_array(table, chunks=(20, 3)),
-    "strided": lambda table: np.repeat(np.repeat(table, 2, axis=0), 2, axis=1)[::2, ::2],
-    "pandas": lambda table: pd.DataFrame(table, columns=[f"c{i}" for i in range(11)]),
-}
-
-
-def test_every_form_of_a_table_gives_the_same_clusters() -> None:
-    table = np.hstack(integer_views())
-    labels = quick().fit([table]).labels_
-    for form in TABLES.values():
-        model = quick().fit(form(table))
-        assert_array_equal(model.labels_, labels)
-        assert np.mean(model.predict(form(table)) == labels) >= 0.95
-        assert len(model.view_names_) == 1
 
 
 def test_a_store_of_new_samples_may_lack_a_view_of_distances(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from mscam_dask.data.datasets import (
     MIXTURE,
     corrupted_mixture,
     digits_views,
-    fourier_magnitudes,
     gradient_orientations,
     profiles,
     subspace_mixture,
@@ -152,24 +151,6 @@ def test_profiles_by_definition() -> None:
             image[i : i + 2, j : j + 2].mean() for i in range(0, SIDE, 2) for j in range(0, SIDE, 2)
         ]
         np.testing.assert_allclose(row, expected, atol=1e-15)
-
-
-def test_fourier_magnitudes_by_definition() -> None:
-    image = np.random.default_rng(1).random((4, 6))
-    (row,) = fourier_magnitudes(image[None])
-    expected = [
-        abs(
-            sum(
-                image[i, j] * cmath.exp(-2j * math.pi * (u * i / 4 + v * j / 6))
-                for i in range(4)
-                for j in range(6)
-            )
-        )
-        / 24
-        for u in range(4)
-        for v in range(4)
-    ]
-    np.testing.assert_allclose(row, expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("orientation", range(8))
