@@ -41,7 +41,7 @@ def chosen(solution: Solution) -> NClustersSelected:
     return dataclasses.replace(solution.n_clusters_selection, seconds=0.0)
 
 
-@pytest.mark.parametrize(("estimator", "n_clusters"), [(MSCAM, 2), (MSCAM, 7), (MSCAN, 4)])
+@pytest.mark.parametrize(("estimator", "n_clusters"), [(MSCAM, 7), (MSCAN, 4)])
 def test_blobs_that_are_far_apart_are_counted(estimator: Any, n_clusters: int) -> None:
     views, labels = gaussian_views(3, n_clusters=n_clusters, spread=4.0, dims=(6, 12))
     model = estimator("auto", max_clusters=9, n_jobs=1).fit(views)

@@ -128,16 +128,3 @@ def test_a_scheduler_that_does_not_answer_is_lost(tmp_path: Path, moment: str) -
                         executor.gather([waiting])
         finally:
             scheduler.send_signal(signal.SIGCONT)
-
-
-@pytest.mark.timeout(180)
-def test_an_adaptive_cluster_without_workers_starts_one() -> None:
-    views = gaussian_views(0, n_samples=60)[0]
-    expected = MSCAM(3, n_jobs=1).fit(views)
-    with (
-        local_client(0, processes=False) as client,
-        dask.config.set({"mscam.workers-timeout": "30 s"}),
-    ):
-        client.cluster.adapt(minimum=0, maximum=1, interval="200 ms")
-        fitted = MSCAM(3, client=client).fit(views)
-    assert (fitted.labels_ == expected.labels_).all()

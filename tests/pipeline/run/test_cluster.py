@@ -206,7 +206,8 @@ def test_an_adaptive_cluster_on_this_computer_starts_from_no_worker(tmp_path: Pa
         assert cluster.client.scheduler_info(n_workers=-1)["workers"] == {}
         assert cluster.description == "0 to 2 worker processes on this computer"
         check_workers(cluster, [tmp_path])
-        assert cluster.client.submit(sum, [1, 2], pure=False).result(60) == 3
+        views = gaussian_views(0, n_samples=60)[0]
+        assert len(MSCAM(3, client=cluster.client, max_iter=1).fit(views).labels_) == 60
 
 
 # --------------------------------------------------------------------------- page

@@ -105,11 +105,13 @@ def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
     assert "evaluate" not in outcome.record.seconds
 
 
-def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
+def test_what_the_file_leaves_open_is_chosen_and_recorded_with_its_curves(
     tiny: Path, tmp_path: Path
 ) -> None:
-    clusters = "[cluster]\nn_clusters = 3\n"
-    fit = run(write_tiny(tmp_path, QUIET, clusters=clusters), tmp_path / "out").record.fit
+    file = write_tiny(tmp_path, QUIET, clusters="[cluster]\nn_clusters = 'auto'\n")
+    events: list[Event] = []
+    outcome = run(file, tmp_path / "out", observers=[events.append])
+    fit = outcome.record.fit
     assert (fit.setting.scale, fit.setting.alpha) == ("by view", None)
     assert set(fit.setting.views) == set(fit.view_contributions)
     for view in fit.setting.views.values():
@@ -123,15 +125,6 @@ def test_settings_that_the_file_leaves_open_are_chosen_and_recorded(
     assert fit.setting.initial_graph == graphs[fit.selected_setting][0]
     ways = [[name, view.scale, view.alpha] for name, view in fit.setting.views.items()]
     assert candidates[fit.selected_setting]["view_settings"] == ways
-
-
-def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
-    tiny: Path, tmp_path: Path
-) -> None:
-    file = write_tiny(tmp_path, QUIET, clusters=THREE.replace("= 3", "= 'auto'", 1))
-    events: list[Event] = []
-    outcome = run(file, tmp_path / "out", observers=[events.append])
-    fit = outcome.record.fit
     (counted,) = [event for event in events if isinstance(event, NClustersSelected)]
     curves = fit.n_clusters_curves
     assert tuple(curves["p_values"]) == counted.p_values

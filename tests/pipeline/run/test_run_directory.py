@@ -30,7 +30,7 @@ from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory, is_locked, write_whole
 from tests.faults.memory_disk import failing, traced
 from tests.messages import quotes, raises
-from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, labels_of, run, stop
+from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, labels_of, stop
 
 State = Literal["running", "finished", "failed"]
 
@@ -214,21 +214,6 @@ def night(pipeline: Write, first: RunOutcome, tmp_path: Path) -> Night:
     return Night(pipeline, shutil.copytree(first.directory.path, tmp_path / "d" / "out"))
 
 
-def test_the_new_run_takes_the_place_of_the_old_one(night: Night) -> None:
-    states: list[str] = []
-
-    def look() -> None:
-        night.assert_first_is_intact()
-        states.append(RunDirectory(night.root.with_name("out.next")).read_record().state)
-
-    outcome = night.tonight(at(look, StepFinished), at(look))
-    assert outcome.directory.path == night.root
-    assert outcome.record == outcome.directory.read_record()
-    assert "running" in states
-    night.assert_second_is_there()
-    assert "out.next" not in outcome.directory.events.read_text()
-
-
 def test_data_that_cannot_be_used_leave_the_old_results(night: Night, tiny: Path) -> None:
     good = tiny.read_bytes()
     with np.load(tiny) as arrays:
@@ -335,13 +320,3 @@ def test_a_named_run_is_computed_again_and_not_reused(
     assert second.directory == first.directory
     assert second.record.number == first.record.number + 1
     assert labels_of(second).tolist() == labels_of(first).tolist()
-
-
-def test_a_run_that_never_finished_is_replaced_in_place(
-    stopped: RunDirectory, pipeline: Write
-) -> None:
-    def look(_event: Event) -> None:
-        assert not stopped.path.with_name("out.next").exists()
-
-    outcome = run(pipeline(QUIET), stopped.path, overwrite=True, observers=[look])
-    assert outcome.record.state == "finished"
