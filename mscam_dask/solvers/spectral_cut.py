@@ -405,7 +405,7 @@ def cut_by_classes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None:
     """Cut by scores κ cos(x, m_k) + log π_k: clusters of rows (m, p) and of known rows (l, p), and the scores.
 
-    m_k is the mean of the known rows of the matched class and, as one more of them, the mean of the cluster. π_k is the
+    m_k is the mean of the known rows of the matched class and, as one more of them, of the mean of the cluster. π_k is the
     share of the class among known samples. A cluster without class keeps its mean and its share of the partition
     `labels`. A known row is compared with the means without it, so that known samples in other clusters estimate the
     error. κ has the highest likelihood of these. None if a cluster is left empty.
