@@ -99,12 +99,3 @@ def test_unseen_takes_sets_of_a_folder(tmp_path: Path, capsys: Output) -> None:
         "two": [1.0]
     }
     assert "| two | 60 | 2 | 2 | 1.000 |" in capsys.readouterr().out
-
-
-def test_unseen_draws_samples_of_every_class(capsys: Output) -> None:
-    arguments = ["--methods", "mscam", "knn-sc", "--seeds", "1", "--only", "iris", "breast cancer"]
-    (scores,) = unseen.main([*arguments, "--per-class", "12"]).values()
-    assert min(scores) > 0.3
-    table = capsys.readouterr().out
-    assert "| iris | 36 | 2 | 3 |" in table
-    assert "breast cancer" not in table, "two classes"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,21 +115,6 @@ def test_an_array_in_pieces_has_the_files_of_the_whole_and_one_chunk_is_in_memor
     assert made == sum(sizes)
     assert chunks_below(tmp_path / "g/pieces") == chunks_below(tmp_path / "g/whole")
     assert_array_equal(get_array(tmp_path / "g", "pieces"), values)
-
-
-def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
-    store = FileCheckpointStore(tmp_path)
-    store.save(snapshot(0))
-    (tmp_path / "00000001-0123abcd" / "arrays").mkdir(parents=True)
-    (tmp_path / f".{POINTER}.partial").touch()
-    shutil.copytree(root_of(tmp_path, 0), tmp_path / "00000001-4567cdef")  # it was never current
-    (tmp_path / "mine.txt").touch()
-    assert_same(store.load(), snapshot(0))
-    store.save(snapshot(1))
-    assert {item.name.partition("-")[0] for item in tmp_path.iterdir()} == {
-        *(POINTER, "mine.txt", "00000000", "00000002")
-    }
-    assert_same(store.load(), snapshot(1))
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -86,23 +86,6 @@ def test_cells_are_found_across_batches(shares: list[list[float]]) -> None:
         np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_offsets_without_effects(seed: int) -> None:
-    rows, _, _, batches = draw(seed, [[0.9, 0.1], [0.1, 0.9], [1.0, 0.0]])
-    fit = batch_cells(rows, batches, 2, 3, PRICE)
-    assert not fit.offsets.any()
-    assert fit.matched
-
-
-@pytest.mark.parametrize("offset", [0.0, 8.0])
-def test_batches_without_common_cells_are_not_matched(offset: float) -> None:
-    rows, offsets, cells, batches = draw(0, [[1.0, 0.0], [0.0, 1.0]] * 2, offset)
-    fit = batch_cells(rows + offsets[batches], batches, 2, 4, PRICE)
-    assert not fit.matched
-    assert not fit.offsets.any()
-    assert adjusted_rand_score(fit.cells, cells) == 1.0
-
-
 def test_a_batch_that_two_offsets_match_as_well_is_not_matched() -> None:
     cells, batches = np.arange(N) % 2, np.arange(N) // 2 % 2
     rows = np.repeat(np.random.default_rng(0).normal(size=(N // 4, D)), 4, axis=0)
@@ -164,13 +147,3 @@ def test_a_new_batch_is_put_on_the_cells_it_has() -> None:
     np.testing.assert_array_equal(found, cells[some])
     correction = new_correction(rows[some] + offset, means[found])
     np.testing.assert_allclose(correction.offsets[0], offset, atol=0.8)
-
-
-def test_absent_samples_do_not_move_the_cells() -> None:
-    rows, offsets, cells, batches = draw(6, [[0.5, 0.5], [0.9, 0.1], [0.5, 0.5]])
-    scores = np.hstack([rows + offsets[batches], rows])
-    scores[np.arange(N) % 5 == 0, D:] = np.nan
-    scores[np.arange(N) % 5 == 1, :D] = np.nan
-    fit = batch_cells(scores, batches, 2, 3, OffsetPrices.of_shapes([(D, D), (D, D)]))
-    assert adjusted_rand_score(fit.cells, cells) == 1.0
-    np.testing.assert_allclose(fit.offsets[1, D:], fit.offsets[0, D:], atol=0.6)

@@ -425,18 +425,6 @@ def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) 
     assert adjusted_rand_score(labels, found) == 1.0
 
 
-def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:
-    rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1], 200)
-    overlapping = rng.normal(size=(400, 9))
-    overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
-    assert separated_pairs(JointPoints(overlapping, (3, 3, 3)), labels, 2) == [True]
-    assert separated_pairs(JointPoints(overlapping, (9,)), labels, 2) == []  # nothing to compare
-    one = rng.normal(size=(400, 9))
-    halves = halves_of(one.sum(axis=1))
-    assert separated_pairs(JointPoints(one, (3, 3, 3)), halves, 2) == [False]
-
-
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     rows, labels = normals(0, (200, 100, 50), 9.0, 6)
     points = linked_points(JointPoints(rows, (rows.shape[1],)))

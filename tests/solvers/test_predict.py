@@ -21,7 +21,6 @@ from mscam_dask.solvers.predict import (
     n_voting_neighbors,
     predict_by_neighbors,
 )
-from tests.synthetic import gaussian_views
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -101,28 +100,6 @@ def test_labels_spread_along_edges(seed: int, n: int, density: float) -> None:
     found = extend_labels(csr_array(affinity), labels, 3)
     assert_array_equal(found, naive_extension(affinity, labels))
     assert_array_equal(labels, before)
-
-
-def naive_shares(points: np.ndarray, voters: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
-    shares = np.zeros((len(points), labels.max() + 1))
-    for i, point in enumerate(points):
-        nearest = np.argsort(((voters - point) ** 2).sum(axis=1))[:k]
-        for j in nearest:
-            shares[i, labels[j]] += 1 / k
-    return shares
-
-
-def test_the_joint_embedding_votes_like_one_more_view() -> None:
-    (first, second), labels = gaussian_views(0, n_samples=120, dims=(4, 7))
-    model = fit_votes([first, second], labels, 3, 9)
-    rng = np.random.default_rng(1)
-    new = [rng.normal(size=(10, 4)), rng.normal(size=(10, 7))]
-    joint = naive_shares(np.hstack(new), np.hstack([first, second]), labels, 9)
-    by_view = [
-        naive_shares(points @ loadings, view @ loadings, labels, 9)
-        for points, view, loadings in zip(new, [first, second], model.loadings, strict=True)
-    ]
-    assert_allclose(model(new), (joint + by_view[0] + by_view[1]) / 3, atol=1e-12)
 
 
 def test_one_cluster_and_empty_clusters() -> None:

@@ -155,38 +155,6 @@ def test_indefinite_kernel_uses_its_positive_part() -> None:
     assert_allclose(view.encoder(whole), ridge_points(view), atol=1e-10)
 
 
-@pytest.mark.parametrize("d", [6, 40])
-def test_what_all_samples_share_changes_nothing(d: int) -> None:
-    rows = random_view("features", d=d)
-    moved = rows + 1e4 * np.random.default_rng(1).standard_normal(d)
-    plain = oracle.pair_distances(ridge_points(prepared(rows, scale="none")))
-    assert_allclose(
-        oracle.pair_distances(ridge_points(prepared(moved, scale="none"))), plain, atol=1e-7
-    )
-    kernel = moved @ moved.T
-    assert_allclose(
-        oracle.pair_distances(ridge_points(prepared(kernel, view_type="kernel"))), plain, atol=1e-4
-    )
-
-
-@pytest.mark.parametrize("exponent", [-900, 900])
-@pytest.mark.parametrize(
-    ("view_type", "scale"),
-    [*(("features", scale) for scale in SCALES), ("kernel", "none"), ("distance", "none")],
-)
-def test_the_unit_of_a_view_does_not_matter_even_if_values_cannot_be_squared(
-    view_type: ViewType, scale: Scale, exponent: int
-) -> None:
-    rows = random_view(view_type)
-    plain = prepared(rows, view_type=view_type, scale=scale)
-    moved = prepared(np.ldexp(rows, exponent), view_type=view_type, scale=scale)
-    assert moved.weight == pytest.approx(plain.weight)
-    np.testing.assert_allclose(ridge_points(moved), ridge_points(plain), atol=1e-12)
-    np.testing.assert_allclose(
-        moved.encoder(np.ldexp(rows, exponent)), plain.encoder(rows), atol=1e-12
-    )
-
-
 @given(st.integers(0, 2**16), st.integers(1, 8))
 @settings(max_examples=20)
 def test_basis_is_orthonormal_and_its_spectrum_normalised(seed: int, d: int) -> None:
@@ -313,18 +281,6 @@ def found_in(
             yield start, stop, rows[start:stop]
 
     return truncated_svd(blocks, ViewShape(n, d, "features"), rows.mean(axis=0), rank)
-
-
-def test_they_are_the_first_singular_vectors() -> None:
-    rows = decaying()
-    centred = rows - rows.mean(axis=0)
-    _, singular, right = np.linalg.svd(centred, full_matrices=False)
-    found, total = found_in(rows)
-    assert found.vectors.shape == (70, RANK)
-    assert_allclose(found.vectors.T @ found.vectors, np.eye(RANK), atol=1e-12)
-    assert_allclose(found.singular_values_squared, singular[:RANK] ** 2, rtol=1e-4)
-    assert total == pytest.approx(np.sum(singular**2))
-    assert np.max(subspace_angles(found.vectors, right[:RANK].T)) < 1e-3
 
 
 def test_a_view_with_fewer_directions_gives_those() -> None:

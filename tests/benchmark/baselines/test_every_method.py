@@ -159,14 +159,6 @@ def test_the_list_of_methods_is_light_to_import() -> None:
     assert printed(code).strip() == "[]"
 
 
-def test_a_view_is_chosen_by_its_position_and_scaled_by_columns() -> None:
-    views, _ = gaussian_views(2, n_samples=50, spread=1.0)
-    entry = BASELINES["sc-bsv"]
-    scaled = 2.0 ** np.arange(views[1].shape[1]) * views[1]
-    chosen = made(entry, view=1, scale="standard").fit_predict([views[0], scaled, views[2]])
-    np.testing.assert_array_equal(chosen, made(entry, scale="standard").fit_predict([views[1]]))
-
-
 Loader = Callable[[str], BenchmarkData]
 
 CASES = [

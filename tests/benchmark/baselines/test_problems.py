@@ -31,8 +31,6 @@ from mscam_dask.benchmark.baselines.simplex_graphs import (
 from mscam_dask.benchmark.baselines.spectral import (
     MMSC,
     CoReg,
-    gaussian_affinity,
-    leading_eigenvectors,
     neighbor_affinity,
     normalized_affinity,
 )
@@ -88,13 +86,6 @@ def test_the_objective_never_falls() -> None:
     assert (np.diff(model.objective_) >= -1e-9).all()
     U = model.consensus_embedding_
     np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)
-
-
-def test_one_view_is_plain_spectral_clustering() -> None:
-    (view,), _ = gaussian_views(2, n_samples=60, dims=(8,))
-    U = CoReg(3, scale="none", random_state=0).fit([view]).consensus_embedding_
-    V = leading_eigenvectors(normalized_affinity(gaussian_affinity(view)), 3)
-    np.testing.assert_allclose(U @ U.T, V @ V.T, atol=1e-8)
 
 
 def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:

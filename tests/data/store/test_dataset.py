@@ -194,13 +194,6 @@ def test_views_are_written_by_blocks(tmp_path: Path, chunk_size: int | None) -> 
     np.testing.assert_array_equal(array[:], table)
 
 
-def test_values_that_are_not_finite_are_refused_and_nothing_is_left(output: Path) -> None:
-    values = np.ones((N, 2))
-    values[3, 1], values[7, 0] = np.nan, -np.inf
-    with pytest.raises(DataError):
-        write_store(as_multi_view({"v": values}), output, overwrite=True)
-
-
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no rows", "no columns"])
 def test_empty_views_are_refused(output: Path, shape: tuple[int, int]) -> None:
     with pytest.raises(DataError):

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask import MSCAM
-from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
@@ -125,17 +124,6 @@ def test_metric_for_all_by_name_and_by_position() -> None:
     assert metrics({"b": "distance"}) == ["features", "distance"]
     assert metrics(["kernel", "features"]) == ["kernel", "features"]
     assert metrics(np.array(["kernel", "features"])) == ["kernel", "features"]
-
-
-def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
-    dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
-    assert as_multi_view(dataset).views[0].view_type == "kernel"
-    data = as_multi_view({"a": np.eye(3), "b": COLOUR[:3]}, view_type={"a": "kernel"})
-    path = write_store(data, tmp_path / "data.zarr")
-    assert [view.view_type for view in as_multi_view(path).views] == ["kernel", "features"]
-    changed = as_multi_view(path, view_type={"a": "features"})
-    assert [view.view_type for view in changed.views] == ["features", "features"]
-    assert_holds(changed, a=np.eye(3), b=COLOUR[:3])
 
 
 @pytest.mark.parametrize(
