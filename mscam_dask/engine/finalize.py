@@ -53,9 +53,8 @@ from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
     candidate_partitions,
-    linked_points,
-    ward_partition,
-    ward_tree,
+    graph_linkages,
+    point_linkages,
 )
 from mscam_dask.solvers.graph_update import (
     Decision,
@@ -350,14 +349,17 @@ def _better_candidate(
     """Return the candidate of the compared samples that takes the place of a tested partition; None without."""
     points, n_clusters = tested.points, context.parameters.n_clusters
     partitions = [stage.submit(compared, labels, context.prepared.scorer.n_samples)]
-    tree = stage.submit(ward_tree, graphs, n_clusters)
-    candidates = [stage.submit(ward_partition, points, tree, n_clusters, 3)]
+    linkages = [stage.submit(graph_linkages, graphs, n_clusters)]
     if not is_supported:
-        linked = stage.submit(linked_points, points)
-        candidates.append(stage.submit(candidate_partitions, linked, n_clusters))
+        linkages.append(stage.submit(point_linkages, points))
+    candidates: list[Any] = [
+        stage.submit(candidate_partitions, points, some, n_clusters) for some in linkages
+    ]
+    if not is_supported:
         counted: Any = context.counted
         if counted is None:  # as "auto" has it for this number
-            counted = stage.item(stage.submit(best_by_p_value, linked, tree, [], n_clusters), 1)
+            linked = stage.submit(operator.add, *linkages, kind="linkages")
+            counted = stage.item(stage.submit(best_by_p_value, points, linked, [], n_clusters), 1)
         candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")

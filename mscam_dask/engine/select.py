@@ -32,12 +32,12 @@ from mscam_dask.engine.scores import compared
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.solvers.assessment import views_agree
+from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.choice import (
-    LinkedPoints,
-    WardTree,
+    Linkage,
     best_by_p_value,
-    linked_points,
-    ward_tree,
+    graph_linkages,
+    point_linkages,
 )
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
@@ -232,8 +232,8 @@ def choose_count(
     """Select the number of clusters from 2 to `parameters.n_clusters`: the largest whose borders all hold.
 
     1 if there is none. The partition of the compared samples with this number comes with it; None for 1, or if these are of
-    a sample of large data. The partitions of each number are the spectral cuts of the initial graph, and k-means on the
-    principal scores. There are more than `parameters.n_clusters` samples.
+    a sample of large data. The partitions of each number are the spectral cuts of the initial graph, and cuts of
+    linkages. There are more than `parameters.n_clusters` samples.
     """
     began, is_sample = time.perf_counter(), precomputed.sample is not None
     precomputed = precomputed.sample or precomputed
@@ -246,14 +246,17 @@ def choose_count(
     )
     unit = unit_points(stage, prepared)
     points = [prepared.scorer.points(prepared.bordered), *([] if unit is None else [unit])]
-    linked = [stage.submit(linked_points, some) for some in points]
     graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
-    tree = stage.submit(ward_tree, graphs, most)
+    of_graphs = stage.submit(graph_linkages, graphs, most)
+    linkages = [
+        stage.submit(operator.add, of_graphs, stage.submit(point_linkages, some), kind="linkages")
+        for some in points
+    ]
     partitions = [
         stage.submit(
             best_of_number,
-            linked,
-            tree,
+            points,
+            linkages,
             spectrum.values,
             spectrum.vectors[0],
             prepared.scorer.n_samples,
@@ -311,8 +314,8 @@ def cut_of(
 
 
 def best_of_number(
-    points: Sequence[LinkedPoints],
-    ward: WardTree,
+    points: Sequence[JointPoints],
+    linkages: Sequence[Sequence[Linkage]],
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,
@@ -324,5 +327,8 @@ def best_of_number(
     if n_compared < len(cut):
         cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
-    found = [(*best_by_p_value(some, ward, cuts, n_clusters), i) for i, some in enumerate(points)]
+    found = [
+        (*best_by_p_value(rows, linked, cuts, n_clusters), index)
+        for index, (rows, linked) in enumerate(zip(points, linkages, strict=True))
+    ]
     return min(found, key=operator.itemgetter(0))

@@ -1,9 +1,9 @@
 """Candidate partitions without a preference for equal sizes, and the choice among partitions by their borders.
 
 k-means on a spectral embedding, and the information of the views, prefer clusters of equal sizes. These
-candidates do not: k-means and average linkage on principal scores, average linkage on the points, and
-Ward linkage on a spectral embedding of the reference graphs, each with the samples reassigned by
-discriminants that know the sizes, except with clusters too small for discriminants. See docs/method.md.
+candidates do not: cuts of linkages of the points, of their principal scores and of a spectral embedding
+of the reference graphs, each with the samples reassigned by discriminants that know the sizes, except with
+clusters too small for discriminants. See docs/method.md.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.sparse import csr_array, diags_array
-from scipy.spatial.distance import pdist
 
 from mscam_dask.linalg.eigensolver import top_eigenpairs
 from mscam_dask.linalg.neighbor_information import entropy
@@ -31,12 +31,9 @@ from mscam_dask.solvers.borders import (
     reassigned,
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
-from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
+from mscam_dask.solvers.spectral_cut import nearest_mean, spread_rows
 from mscam_dask.types.result import SMALLEST, Borders
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
-
-# Starts of k-means on the principal scores.
-_N_STARTS = 4
 
 # Cuts of a linkage tree that are searched for c clusters of enough samples.
 _N_CUTS = 200
@@ -82,45 +79,36 @@ def _median_of_noise(ratio: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LinkedPoints:
-    """Points, and what candidates of every number of clusters need of them."""
-
-    points: JointPoints
-    scores: NDArray[np.float64]  # (n, q) principal scores
-    in_trees: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
-    trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
-
-
-def linked_points(points: JointPoints) -> LinkedPoints:
-    """Points with their principal scores and linkage trees."""
-    scores = principal_scores(points.rows)
-    linked = spread_rows(len(scores), SIZES.n_compared)
-    trees = [linkage(pdist(rows[linked]), method="average") for rows in (scores, points.rows)]
-    return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class WardTree:
-    """Ward linkage of the diffusion coordinates of the reference graphs."""
+class Linkage:
+    """Linkage tree of samples in some coordinates."""
 
     rows: NDArray[np.float64]  # (n, m) coordinates
     linked: NDArray[np.int64]  # rows in the tree, evenly spaced ones of many
     tree: NDArray[np.float64]
 
 
-def ward_tree(views: Sequence[ReferenceGraphs], n_clusters: int) -> WardTree:
-    """Ward linkage for candidates with up to c clusters."""
-    rows = diffusion_coordinates(views, max(n_clusters, CONSTANTS.min_pairs))
+def linkage_of(rows: NDArray[np.float64], method: Literal["average", "ward"]) -> Linkage:
+    """Linkage of rows, or of evenly spaced ones of many."""
     linked = spread_rows(len(rows), SIZES.n_compared)
-    return WardTree(rows, linked, linkage(rows[linked], method="ward"))
+    return Linkage(rows, linked, linkage(rows[linked], method))
 
 
-def ward_partition(
-    points: JointPoints, ward: WardTree, n_clusters: int, n_rounds: int
-) -> list[NDArray[np.int64]]:
-    """Candidate with c clusters from a Ward linkage, with some rounds of reassignment; none without."""
-    found = linkage_partition(ward.tree, ward.linked, ward.rows, n_clusters, SMALLEST)
-    return _all_reassigned(points, found, n_clusters, n_rounds)
+def point_linkages(points: JointPoints) -> tuple[Linkage, ...]:
+    """Ward linkage of the sphered principal scores of points, and the average linkages of the scores and of the points."""
+    scores = principal_scores(points.rows)
+    deviations = scores.std(axis=0)
+    sphered = scores / np.where(deviations > 0.0, deviations, 1.0)
+    return (
+        linkage_of(sphered, "ward"),
+        linkage_of(scores, "average"),
+        linkage_of(points.rows, "average"),
+    )
+
+
+def graph_linkages(views: Sequence[ReferenceGraphs], n_clusters: int) -> tuple[Linkage, ...]:
+    """Ward linkage of the diffusion coordinates of the reference graphs, for candidates with up to c clusters."""
+    rows = diffusion_coordinates(views, max(n_clusters, CONSTANTS.min_pairs))
+    return (linkage_of(rows, "ward"),)
 
 
 def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDArray[np.float64]:
@@ -137,49 +125,36 @@ def diffusion_coordinates(views: Sequence[ReferenceGraphs], n_pairs: int) -> NDA
     return np.asarray(roots[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def candidate_partitions(linked: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
-    """Candidates with c clusters: reassigned in three rounds, and average linkage with clusters too small for that."""
+def candidate_partitions(
+    points: JointPoints, linkages: Sequence[Linkage], n_clusters: int
+) -> list[NDArray[np.int64]]:
+    """Candidates with c clusters: reassigned in three rounds, and those with clusters too small for that."""
     small = [
         labels
-        for tree, rows in zip(linked.trees, (linked.scores, linked.points.rows), strict=True)
-        for labels in linkage_partition(tree, linked.in_trees, rows, n_clusters, 2)
+        for one in linkages
+        for labels in linkage_partition(one, n_clusters, 2)
         if np.bincount(labels).min() < SMALLEST
     ]
-    return reassigned_partitions(linked, n_clusters, 3) + small
+    return reassigned_partitions(points, linkages, n_clusters, 3) + small
 
 
 def reassigned_partitions(
-    linked: LinkedPoints, n_clusters: int, n_rounds: int
+    points: JointPoints, linkages: Sequence[Linkage], n_clusters: int, n_rounds: int
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
-    found = [k_means(linked.scores, n_clusters, _N_STARTS)]
-    for tree, rows in zip(linked.trees, (linked.scores, linked.points.rows), strict=True):
-        found += linkage_partition(tree, linked.in_trees, rows, n_clusters, SMALLEST)
-    return _all_reassigned(linked.points, found, n_clusters, n_rounds)
-
-
-def _all_reassigned(
-    points: JointPoints, partitions: Sequence[NDArray[np.int64]], n_clusters: int, n_rounds: int
-) -> list[NDArray[np.int64]]:
-    """Partitions that have c clusters, each with some rounds of reassignment."""
     return [
         reassigned(points.rows, labels, n_rounds)
-        for labels in partitions
-        if len(np.unique(labels)) == n_clusters
+        for one in linkages
+        for labels in linkage_partition(one, n_clusters, SMALLEST)
     ]
 
 
-def linkage_partition(
-    tree: NDArray[np.float64],
-    linked: NDArray[np.int64],
-    rows: NDArray[np.float64],
-    n_clusters: int,
-    smallest: int,
-) -> list[NDArray[np.int64]]:
-    """The c largest groups of the first cut of a linkage tree that has c groups of enough samples; none without.
+def linkage_partition(one: Linkage, n_clusters: int, smallest: int) -> list[NDArray[np.int64]]:
+    """The c largest groups of the first cut of a linkage that has c groups of enough samples; none without.
 
     All other rows join the nearest mean.
     """
+    rows, linked, tree = one.rows, one.linked, one.tree
     children = tree[:, :2].astype(np.int64)
     is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= smallest
     gained = is_large[children].sum(axis=1, dtype=np.int64) - is_large[len(linked) :]
@@ -260,14 +235,16 @@ def views_separate(points: JointPoints, labels: NDArray[np.int64], own: Borders)
 
 
 def best_by_p_value(
-    linked: LinkedPoints, ward: WardTree, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+    points: JointPoints,
+    linkages: Sequence[Linkage],
+    cuts: Sequence[NDArray[np.int64]],
+    n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
     """Smallest largest p-value of the borders of partitions into c clusters, and its partition; candidates included."""
-    found = [reassigned(linked.points.rows, labels, 1) for labels in cuts]
-    found += reassigned_partitions(linked, n_clusters, 1)
-    found += ward_partition(linked.points, ward, n_clusters, 1)
-    p_values = [largest_p_value(linked.points, labels) for labels in found]
+    found = [reassigned(points.rows, labels, 1) for labels in cuts]
+    found += reassigned_partitions(points, linkages, n_clusters, 1)
+    p_values = [largest_p_value(points, labels) for labels in found]
     if not found:
-        return 1.0, np.zeros(len(linked.scores), dtype=np.int64)
+        return 1.0, np.zeros(len(points.rows), dtype=np.int64)
     best = int(np.argmin(p_values))
     return p_values[best], found[best]

@@ -21,12 +21,12 @@ from mscam_dask.solvers.choice import (
     best_by_p_value,
     candidate_partitions,
     diffusion_coordinates,
+    graph_linkages,
+    linkage_of,
     linkage_partition,
-    linked_points,
+    point_linkages,
     principal_scores,
     views_separate,
-    ward_partition,
-    ward_tree,
 )
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
@@ -249,25 +249,40 @@ def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int
     assert scores[20:].std(axis=0).min() == pytest.approx(1.0, rel=0.6)  # in units of the noise
 
 
+def candidates(rows: NDArray[np.float64], c: int) -> list[NDArray[np.int64]]:
+    points = JointPoints(rows, (rows.shape[1],))
+    return candidate_partitions(points, point_linkages(points), c)
+
+
 @pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
 def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
     points, labels = normals(0, sizes, 9.0, 6)
-    found = candidate_partitions(linked_points(JointPoints(points, (points.shape[1],))), len(sizes))
+    found = candidates(points, len(sizes))
     assert max(adjusted_rand_score(labels, one) for one in found) == 1.0
     assert all(len(np.unique(one)) == len(sizes) for one in found)
 
 
 def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
-    points = linked_points(JointPoints(np.arange(16.0)[:, None] ** 3, (1,)))
-    assert linkage_partition(points.trees[0], points.in_trees, points.scores, 4, 5) == []
-    (labels,) = linkage_partition(points.trees[0], points.in_trees, points.scores, 1, 5)
+    linked = linkage_of(np.arange(16.0)[:, None] ** 3, "average")
+    assert linkage_partition(linked, 4, 5) == []
+    (labels,) = linkage_partition(linked, 1, 5)
     assert not labels.any()
 
 
 def test_a_candidate_may_have_a_cluster_of_four_samples() -> None:
     points, labels = normals(0, (400, 8, 4), 12.0, 30)
-    *_, found = candidate_partitions(linked_points(JointPoints(points, (points.shape[1],))), 3)
+    *_, found = candidates(points, 3)
     assert adjusted_rand_score(labels, found) == 1.0
+
+
+def test_a_candidate_has_clusters_that_factors_of_larger_variance_hide() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(4), (150, 100, 80, 40))
+    points = 7.0 * np.eye(4, 30)[labels] + rng.normal(size=(370, 30))
+    points += rng.normal(size=(370, 2)) @ rng.normal(size=(2, 30)) * 4.0
+    scores = [adjusted_rand_score(labels, one) for one in candidates(points, 4)]
+    assert scores[0] > 0.95  # the cut of the sphered scores
+    assert max(scores[1:]) < 0.5
 
 
 def graphs(labels: NDArray[np.int64]) -> list[ReferenceGraphs]:
@@ -420,17 +435,17 @@ def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) 
     rows, labels = normals(0, sizes, 9.0, 6)
     near = csr_array(kneighbors_graph(rows, 9))
     views = [ReferenceGraphs((csr_array(near + near.T),))]
-    tree = ward_tree(views, len(sizes))
-    (found,) = ward_partition(JointPoints(rows, (6,)), tree, len(sizes), 3)
+    linkages = graph_linkages(views, len(sizes))
+    (found,) = candidate_partitions(JointPoints(rows, (6,)), linkages, len(sizes))
     assert adjusted_rand_score(labels, found) == 1.0
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     rows, labels = normals(0, (200, 100, 50), 9.0, 6)
-    points = linked_points(JointPoints(rows, (rows.shape[1],)))
-    tree = ward_tree(graphs(labels), 5)
-    p_values = [best_by_p_value(points, tree, [], number)[0] for number in (2, 3, 4, 5)]
+    points = JointPoints(rows, (rows.shape[1],))
+    linkages = [*graph_linkages(graphs(labels), 5), *point_linkages(points)]
+    p_values = [best_by_p_value(points, linkages, [], number)[0] for number in (2, 3, 4, 5)]
     assert max(p_values[:2]) <= 0.05 < min(p_values[2:])
-    value, found = best_by_p_value(points, tree, [labels], 3)
+    value, found = best_by_p_value(points, linkages, [labels], 3)
     assert value <= p_values[1]
     assert adjusted_rand_score(labels, found) == 1.0
