@@ -71,7 +71,7 @@ from mscam_dask.solvers.partition_score import (
     unit_graphs,
 )
 from mscam_dask.solvers.row_blocks import added
-from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
+from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import (
     ArraysInMemory,
@@ -278,7 +278,7 @@ class _Tested:
 def submit_tests(stage: Stage, labels: Handle, points: Handle, context: FitContext) -> _Tested:
     """Submit the tests of the clusters of a partition, in the compared samples."""
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    own = stage.submit(compared, labels, prepared.scorer.n_samples)
+    own = stage.submit(compared, labels, prepared.compared)
     rows = stage.attribute(points, "rows")
     nested = stage.submit(nested_cells, rows, own)
     folds = stage.submit(cell_folds, rows, stage.item(nested, 0))
@@ -330,9 +330,9 @@ def choose_partition(
     if found is None:
         return None, own
     found = stage.submit(canonical_labels, found)
-    if prepared.scorer.n_samples < prepared.n_samples:
+    if prepared.compared is not None:
         known = np.full(prepared.n_samples, -1, dtype=np.int64)
-        known[sampled_rows(prepared.n_samples, prepared.scorer.n_samples)] = stage.value(found)
+        known[prepared.compared] = stage.value(found)
         rows, order = list(graph.rows), prepared.order.order
         found = stage.submit(extended_labels, rows, order, known, context.parameters.n_clusters)
     return found, own
@@ -348,7 +348,7 @@ def _better_candidate(
 ) -> Handle | None:
     """Return the candidate of the compared samples that takes the place of a tested partition; None without."""
     points, n_clusters = tested.points, context.parameters.n_clusters
-    partitions = [stage.submit(compared, labels, context.prepared.scorer.n_samples)]
+    partitions = [stage.submit(compared, labels, context.prepared.compared)]
     linkages = [stage.submit(graph_linkages, graphs, n_clusters)]
     if not is_supported:
         linkages.append(stage.submit(point_linkages, points))
@@ -381,7 +381,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
         return stage.submit(trivial, agreement, kind="assessment")
     graphs, tested = prepared.scorer.graphs(names), final.tested
     assert tested is not None, "only a trivial partition is not tested"
-    own = stage.submit(compared, final.labels, prepared.scorer.n_samples)
+    own = stage.submit(compared, final.labels, prepared.compared)
     by_rows = stage.item(final.labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)

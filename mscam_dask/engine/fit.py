@@ -19,6 +19,7 @@ from mscam_dask.engine.outer_loop import outer_loop, refine
 from mscam_dask.engine.prepare import (
     PrecomputedViews,
     check_incomplete,
+    distinct_samples,
     precompute_views,
     prepare_views,
 )
@@ -69,7 +70,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     `mscam_dask.types.events` in order, again after a restart. A checkpoint in the store is resumed, with a
     solution that is bit-identical to that of an uninterrupted fit. Initial labels (n,) are of an earlier fit,
     −1 for samples that it did not have, and need one candidate. Samples of one group in `equal` (n,) get one
-    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. With batches, the
+    label, and are compared once (`distinct_samples`). Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. With batches, the
     assessment says whether their clusters are matched (`solvers.batch_effects`). The arrays of large data are written
     to the `results_directory`.
     """
@@ -98,8 +99,14 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             search = select_preprocessing(data, search, session)
         scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
         exact_samples = search.candidates[0].exact_samples
+        stage = session.stage("views")
         precomputed = precompute_views(
-            session.stage("views"), data, scales, exact_samples=exact_samples, known=known
+            stage,
+            data,
+            scales,
+            exact_samples=exact_samples,
+            known=known,
+            distinct=distinct_samples(stage, data, equal),
         )
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)

@@ -15,7 +15,7 @@ from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, block_ra
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
-from mscam_dask.engine.scores import Scorer, compared_views
+from mscam_dask.engine.scores import Scorer, compared_views, has_lattice
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import are_enough
@@ -38,6 +38,7 @@ class PrecomputedViews:
     data: MultiViewData | None = None  # large data, whose ridge views wait for the selected setting
     sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
     known: NDArray[np.int64] | None = None  # (n,) known labels of some samples, −1 for the others
+    compared: NDArray[np.int64] | None = None  # samples of the reference graphs; None for all
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Prepared:
     validation_views: tuple[str, ...]  # views whose reference graphs score partitions
     bordered: tuple[tuple[str, Scale], ...]  # views in which borders between clusters are tested
     scorer: Scorer
+    compared: NDArray[np.int64] | None  # samples of the reference graphs; None for all
 
     @property
     def order(self) -> RowOrder:
@@ -63,7 +65,8 @@ class Prepared:
 
     def scores(self, stage: Stage, partitions: Handle) -> Handle:
         """Submit the score of each partition of a list."""
-        return self.scorer.scores(stage, self.validation_views, partitions, self.order.known)
+        names, known = self.validation_views, self.order.known
+        return self.scorer.scores(stage, names, partitions, self.compared, known)
 
 
 def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:
@@ -90,23 +93,59 @@ def precompute_views(
     *,
     exact_samples: int,
     known: NDArray[np.int64] | None,
+    distinct: NDArray[np.int64] | None,
 ) -> PrecomputedViews:
-    """Read every view and compute its SVD for each scaling; of large data, those of a sample."""
+    """Read every view and compute its SVD for each scaling; of large data, those of a sample.
+
+    Only `distinct` samples are compared if they are given.
+    """
     n = data.n_samples
     if n > exact_samples:
-        rows = sampled_rows(n, SIZES.n_scored)
+        rows = _compared_rows(n, SIZES.n_scored, distinct)
+        assert rows is not None, "large data have more samples"
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
         of_sample = None if known is None or known[rows].max() < 0 else known[rows]
         sample = _precompute(stage, drawn, scales, of_sample, max_rank=SIZES.max_rank)
-        return dataclasses.replace(sample, n_samples=n, data=data, sample=sample, known=known)
+        return dataclasses.replace(
+            sample, n_samples=n, data=data, sample=sample, known=known, compared=rows
+        )
     is_sampled = uses_sample(data)
     max_rank = SIZES.max_rank if is_sampled else None
     precomputed = _precompute(stage, data, scales, known, max_rank=max_rank)
     n_scored = rows_compared(len(data.views), SIZES.n_scored)
-    if (n_scored == SIZES.n_scored and not is_sampled) or n_scored >= n:
+    if n_scored == SIZES.n_scored and not is_sampled:
+        n_scored = n
+    rows = _compared_rows(n, n_scored, distinct)
+    if rows is None:
         return precomputed
-    rows = sampled_rows(n, n_scored)
-    return dataclasses.replace(precomputed, scorer=Scorer(stage, data, rows))
+    return dataclasses.replace(precomputed, scorer=Scorer(stage, data, rows), compared=rows)
+
+
+def _compared_rows(
+    n_samples: int, n_wanted: int, distinct: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Samples that are compared: a random sample of the distinct ones, or all of these; None if these are all samples."""
+    n_distinct = n_samples if distinct is None else len(distinct)
+    if n_wanted >= n_distinct:
+        return distinct
+    rows = sampled_rows(n_distinct, n_wanted)
+    return rows if distinct is None else distinct[rows]
+
+
+def distinct_samples(
+    stage: Stage, data: MultiViewData, equal: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Samples without copies: the first of each group of `equal` (n,) ones, and all others; None if each sample counts.
+
+    Samples whose values lie on lattices in all views, such as answers of a survey, may be equal without being copies: they count.
+    """
+    if equal is None:
+        return None
+    (lattices,) = stage.gather([stage.submit(has_lattice, view) for view in data.views])
+    if all(lattices):
+        return None
+    _, first = np.unique(equal, return_index=True)
+    return np.union1d(first, np.flatnonzero(equal < 0))
 
 
 def _precompute(
@@ -183,6 +222,7 @@ def prepare_views(
         validation_views=validation_views,
         bordered=bordered,
         scorer=precomputed.scorer,
+        compared=precomputed.compared,
     )
 
 

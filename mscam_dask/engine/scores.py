@@ -32,7 +32,7 @@ from mscam_dask.solvers.partition_score import (
 )
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
-from mscam_dask.solvers.spectral_cut import sampled_rows, spread_rows
+from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
@@ -77,7 +77,6 @@ class Scorer:
             source.name: source if rows is None else sampled_view(source, rows)
             for source in data.views
         }
-        self.n_samples = data.n_samples if rows is None else len(rows)
         self._is_incomplete = data.is_incomplete
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         n_present = [source.shape[0] for source in data.views]
@@ -132,9 +131,10 @@ class Scorer:
         stage: Stage,
         names: Sequence[str],
         partitions: Handle,
+        rows: NDArray[np.int64] | None,
         known: Handle | None = None,
     ) -> Handle:
-        """Submit the score by these views of each partition of a list, and the known samples that it misses."""
+        """Submit the score by these views of each partition of a list, in these samples, and the known samples that it misses."""
         graphs = self.graphs(names)
         together = -(-len(graphs) // _MAX_TASKS)
         by_view = [
@@ -142,7 +142,7 @@ class Scorer:
                 score_partitions,
                 graphs[first : first + together],
                 partitions,
-                self.n_samples,
+                rows,
                 kind="score",
             )
             for first in range(0, len(graphs), together)
@@ -198,15 +198,26 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
         rows = np.zeros((shape.n_samples, 1))
         return ViewPoints(rows, source.present, np.zeros((0, 1)))
     lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared)
-    steps = _lattice_steps(source, shape, found.encoder) * lengths
+    steps = _lattice_steps(source, found.encoder) * lengths
     return ViewPoints(found.basis.vectors * lengths, source.present, steps)
 
 
-def _lattice_steps(source: RowSource, shape: ViewShape, encoder: Encoder) -> NDArray[np.float64]:
+def _spread_values(source: RowSource) -> NDArray[np.float64]:
+    """Evenly spaced rows of a view."""
+    rows = spread_rows(source.shape[0], _N_STEPS)
+    return np.concatenate([source.read(row, row + 1) for row in rows])
+
+
+def has_lattice(source: RowSource) -> bool:
+    """Whether a view has a column whose values lie on a lattice, such as categories, grades or counts."""
+    return source.view_type == "features" and bool(column_steps(_spread_values(source)).any())
+
+
+def _lattice_steps(source: RowSource, encoder: Encoder) -> NDArray[np.float64]:
     """Changes (q, r) of the singular vectors of a view by one step of each column on a lattice, the largest ones."""
     if encoder.transform is None:
         return np.zeros((0, encoder.loadings.shape[1]))
-    rows = np.concatenate([source.read(i, i + 1) for i in spread_rows(shape.n_samples, _N_STEPS)])
+    rows = _spread_values(source)
     steps = encoder.transform.of_steps(column_steps(rows), rows)
     changes = steps[steps > 0.0, None] * encoder.loadings[steps > 0.0]
     longest = np.argsort(-np.einsum("ij,ij->i", changes, changes), kind="stable")[:_MAX_STEPS]
@@ -243,21 +254,19 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
     return JointPoints(np.hstack(complete), widths, steps)
 
 
-def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
-    """Labels of the samples of the reference graphs: all, or a sample of them."""
-    if n_compared == len(labels):
-        return labels
-    return labels[sampled_rows(len(labels), n_compared)]
+def compared(labels: NDArray[np.int64], rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Labels of the samples of the reference graphs: all (None), or some of them."""
+    return labels if rows is None else labels[rows]
 
 
 def score_partitions(
-    views: list[ReferenceGraphs], partitions: list[NDArray[np.int64]], n_compared: int
+    views: list[ReferenceGraphs],
+    partitions: list[NDArray[np.int64]],
+    rows: NDArray[np.int64] | None,
 ) -> list[list[float]]:
     """Scores by view, then by partition; equal partitions are scored once."""
-    if n_compared < len(partitions[0]):
-        partitions = [
-            np.unique(compared(labels, n_compared), return_inverse=True)[1] for labels in partitions
-        ]
+    if rows is not None:
+        partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]
     positions: dict[bytes, int] = {}
     which = [positions.setdefault(labels.tobytes(), len(positions)) for labels in partitions]
     distinct = [partitions[which.index(i)] for i in range(len(positions))]

@@ -28,7 +28,6 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.scores import compared
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.solvers.assessment import views_agree
@@ -259,7 +258,7 @@ def choose_count(
             linkages,
             spectrum.values,
             spectrum.vectors[0],
-            prepared.scorer.n_samples,
+            prepared.compared,
             c,
             kind="partition",
         )
@@ -318,17 +317,17 @@ def best_of_number(
     linkages: Sequence[Sequence[Linkage]],
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
-    n_compared: int,
+    rows: NDArray[np.int64] | None,
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64], int]:
     """Smallest largest p-value of the borders of partitions into c clusters, its partition of the compared samples, and its points."""
     cut = cut_of(values, vectors, n_clusters)
     cuts = [cut]
-    if n_compared < len(cut):
-        cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
+    if rows is not None:
+        cut = np.unique(cut[rows], return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
     found = [
-        (*best_by_p_value(rows, linked, cuts, n_clusters), index)
-        for index, (rows, linked) in enumerate(zip(points, linkages, strict=True))
+        (*best_by_p_value(some, linked, cuts, n_clusters), index)
+        for index, (some, linked) in enumerate(zip(points, linkages, strict=True))
     ]
     return min(found, key=operator.itemgetter(0))

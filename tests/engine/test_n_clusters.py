@@ -68,6 +68,19 @@ def test_p_values_are_told_and_kept() -> None:
     assert curves.equals(count_dataset(counted))
 
 
+def test_copies_of_samples_count_once_but_equal_answers_count_each() -> None:
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, 100, 400)  # 100 samples, four times each on average
+    factors = rng.normal(size=(100, 3))
+    views = [factors @ rng.normal(size=(3, d)) + 0.4 * rng.normal(size=(100, d)) for d in (8, 12)]
+    with pytest.warns(DataWarning):
+        assert MSCAM("auto", n_jobs=1).fit([view[drawn] for view in views]).n_clusters_ == 1
+    labels = np.repeat([0, 1], 200)
+    answers = [(rng.random((400, 3)) < 0.05 + 0.9 * labels[:, None]) * 1.0 for _ in range(2)]
+    model = MSCAM("auto", n_jobs=1).fit(answers)  # nearly all samples equal another one
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+
+
 @pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])
 def test_the_largest_number_whose_borders_hold_is_selected(spread: float) -> None:
     views, _ = gaussian_views(2, n_samples=90, n_clusters=4, spread=spread, dims=(6, 12))
