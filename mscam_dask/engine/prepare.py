@@ -102,7 +102,7 @@ def precompute_views(
     n = data.n_samples
     if n > exact_samples:
         rows = _compared_rows(n, SIZES.n_scored, distinct)
-        assert rows is not None, "large data have more samples"
+        rows = np.arange(n) if rows is None else rows
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
         of_sample = None if known is None or known[rows].max() < 0 else known[rows]
         sample = _precompute(stage, drawn, scales, of_sample, max_rank=SIZES.max_rank)
