@@ -1,7 +1,7 @@
 """Spectral cuts of a graph: spectral embedding, by random walks with restart, and k-means on it.
 
 Of rows in blocks, a sample is cut, and the other rows follow by the nearest mean. A cut by the classes of known samples
-has their mean rows and shares in the place of those of clusters.
+has their mean rows as centers.
 
 k-means is the computation of scikit-learn's `KMeans.fit` without the estimator, each run of which an autologger
 (MLflow) would log as a model of its own.
@@ -18,9 +18,7 @@ import numpy as np
 import scipy.cluster.hierarchy
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import pdist
-from scipy.special import logsumexp
 
 from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.known_labels import clusters_of_classes
@@ -290,26 +288,22 @@ def join_known(blocks: Sequence[KnownRows]) -> KnownRows:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cuts:
-    """Partitions of a sample (m,), and scores x·w_k + b_k of rows, the highest of which is that of their cluster."""
+    """Partitions of a sample (m,) and the means (c, q) of their clusters."""
 
     labels: list[NDArray[np.int64]]
-    weights: list[NDArray[Any]]  # (c, q) each
-    offsets: list[NDArray[Any]]  # (c,) each
+    means: list[NDArray[Any]]
     held_out: NDArray[np.int64] | None = None  # (l,) clusters of known rows in the last cut
 
     def with_classes(self, sample: CutSample, known: KnownRows) -> Cuts:
-        """Cuts, and one by the known classes, which starts from the first cut."""
-        rows = sample.embedding.rows
+        """Cuts, and one by the mean rows of the known classes, in the place of those of the first cut."""
         found = cut_by_classes(
-            rows, self.weights[0], self.labels[0], sample.rows(known.vectors), known.labels
+            sample.embedding.rows, self.means[0], sample.rows(known.vectors), known.labels
         )
         if found is None:
             return self
-        labels, held_out, weights, offsets = found
-        weights, offsets = weights.astype(rows.dtype), offsets.astype(rows.dtype)
-        return Cuts(
-            [*self.labels, labels], [*self.weights, weights], [*self.offsets, offsets], held_out
-        )
+        labels, held_out, means = found
+        means = means.astype(sample.embedding.rows.dtype)
+        return Cuts([*self.labels, labels], [*self.means, means], held_out)
 
 
 def sample_vectors(
@@ -356,20 +350,14 @@ def choose_cuts(
         if not all_minima:
             least = min([least, *drawn], key=lambda minimum: minimum[1])
         chosen += [least[0]] if from_known is None else [from_known[0], least[0]]
-    means = [cluster_means(sample.embedding, labels) for labels in chosen]
-    cuts = Cuts(chosen, means, [-np.sum(own**2, axis=1) / 2.0 for own in means])
+    cuts = Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
     return cuts if known is None else cuts.with_classes(sample, known)
 
 
 def extend_rows(vectors: NDArray[Any], sample: CutSample, cuts: Cuts) -> NDArray[np.int32]:
-    """Each partition (p, m) on a block of rows."""
+    """Each partition (p, m) on a block of rows, by the nearest mean."""
     rows = sample.rows(vectors)
-    return np.stack(
-        [
-            highest_score(rows, weights, offsets)
-            for weights, offsets in zip(cuts.weights, cuts.offsets, strict=True)
-        ]
-    ).astype(np.int32)
+    return np.stack([nearest_mean(rows, means) for means in cuts.means]).astype(np.int32)
 
 
 def join_partitions(
@@ -392,57 +380,35 @@ def join_partitions(
     return partitions
 
 
-# Sharpness κ where the shares of classes no longer matter.
-_SHARPEST = 100.0
-
-
 def cut_by_classes(
-    rows: NDArray[Any],
-    means: NDArray[Any],
-    labels: NDArray[np.int64],
-    known_rows: NDArray[Any],
+    rows: NDArray[np.float64],
+    means: NDArray[np.float64],
+    known_rows: NDArray[np.float64],
     known: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None:
-    """Cut by scores κ cos(x, m_k) + log π_k: clusters of rows (m, p) and of known rows (l, p), and the scores.
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    """Nearest class mean: labels of rows (m, p) and of known rows (l, p), and unit means (c, p).
 
-    m_k is the mean of the known rows of the matched class and, as one more of them, of the mean of the cluster. π_k is the
-    share of the class among known samples. A cluster without class keeps its mean and its share of the partition
-    `labels`. A known row is compared with the means without it, so that known samples in other clusters estimate the
-    error. κ has the highest likelihood of these. None if a cluster is left empty.
-
-    A mixture of von Mises-Fisher distributions of equal κ: A. Banerjee, I. S. Dhillon, J. Ghosh, S. Sra, J. Mach.
-    Learn. Res. 6 (2005).
+    The mean of the known rows of a class takes the place of that of the cluster that is matched with it. A known row is
+    compared with the mean of the others of its class, so that known samples in other clusters estimate the error. None
+    if a cluster is left empty.
     """
-    clusters = clusters_of_classes(nearest_mean(known_rows, means), known, len(means))
-    shares = np.bincount(labels, minlength=len(means)) / len(labels)
-    shares[clusters] = shares[clusters].sum() * np.bincount(known) / len(known)
-    logs = np.log(shares)
+    n_clusters, n_classes = len(means), int(known.max()) + 1
+    nearest = nearest_mean(known_rows, means)
+    clusters = clusters_of_classes(nearest, known, n_clusters)
+    sums = sums_by_group(known_rows, known, n_classes)
     means = _unit(means)
-    sums = means[clusters] + sums_by_group(known_rows, known, len(clusters))
     means[clusters] = _unit(sums)
-    every, own = np.arange(len(known)), clusters[known]
-    cosines = known_rows @ means.T
-    cosines[every, own] = np.einsum("ij,ij->i", known_rows, _unit(sums[known] - known_rows))
-
-    def loss(sharpness: float) -> float:
-        scores = sharpness * cosines + logs
-        return float(np.sum(logsumexp(scores, axis=1) - scores[every, own]))
-
-    sharpness = minimize_scalar(loss, bounds=(0.0, _SHARPEST), method="bounded").x
-    held_out = np.asarray((sharpness * cosines + logs).argmax(axis=1), dtype=np.int64)
-    found = highest_score(rows, sharpness * means, logs)
-    empty = np.bincount(np.concatenate([found, held_out]), minlength=len(means)) == 0
-    held_out = np.where(empty[own], own, held_out)
-    if len(np.unique(np.concatenate([found, held_out]))) < len(means):
+    labels = nearest_mean(rows, means)
+    scores = known_rows @ means.T
+    others = _unit(sums[known] - known_rows)  # zero for the only one of its class
+    scores[np.arange(len(known)), clusters[known]] = np.einsum("ij,ij->i", known_rows, others)
+    held_out = np.asarray(scores.argmax(axis=1), dtype=np.int64)
+    empty = np.bincount(np.concatenate([labels, held_out]), minlength=n_clusters) == 0
+    kept = empty[clusters[known]]
+    held_out[kept] = clusters[known[kept]]
+    if len(np.unique(np.concatenate([labels, held_out]))) < n_clusters:
         return None
-    return found, held_out, sharpness * means, logs
-
-
-def highest_score(
-    rows: NDArray[Any], weights: NDArray[Any], offsets: NDArray[Any]
-) -> NDArray[np.int64]:
-    """Cluster with the highest score for each row."""
-    return np.asarray(np.argmax(rows @ weights.T + offsets, axis=1), dtype=np.int64)
+    return labels, held_out, means
 
 
 def _unit(rows: NDArray[Any]) -> NDArray[np.float64]:

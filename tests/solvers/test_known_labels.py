@@ -119,45 +119,28 @@ def test_fewer_missed_samples_come_before_information() -> None:
     assert argbest([more, less, PartitionScore((0.2,), n_missed=1)]) == 2
 
 
-def unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
-
-
-def test_a_cut_by_classes_is_by_means_and_shares_without_the_sample_itself() -> None:
+def test_a_cut_by_classes_is_that_of_the_nearest_mean_without_the_sample_itself() -> None:
     rng = np.random.default_rng(0)
-    truth = np.repeat([0, 1, 2, 3], [120, 30, 25, 25])
-    rows = unit(np.eye(4)[truth] + 0.4 * rng.normal(size=(200, 4)))
-    some = np.concatenate([np.arange(0, 120, 5), np.arange(120, 150, 5)])
+    centers = np.eye(4)
+    truth = np.arange(200) % 4
+    rows = centers[truth] + 0.2 * rng.normal(size=(200, 4))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    some = np.flatnonzero((truth < 2) & (np.arange(200) < 40))
     known = 1 - truth[some]  # classes have other numbers than clusters
-    means = np.stack([rows[truth == one].mean(axis=0) for one in range(4)])
-    found = cut_by_classes(rows, means, truth, rows[some], known)
-    assert found is not None
-    labels, held_out, weights, offsets = found
-    sharpness = np.linalg.norm(weights, axis=1)
-    assert_allclose(sharpness, sharpness[0])
-    sharpness = sharpness[0]
-    assert 1.0 < sharpness < 99.0
-    assert_allclose(np.exp(offsets), [0.75 * 24 / 30, 0.75 * 6 / 30, 0.125, 0.125])
-
-    def mean_of(one: int, without: int = -1) -> NDArray[np.float64]:
-        mates = some[(known == 1 - one) & (some != without)]
-        return unit(unit(means[one]) + rows[mates].sum(axis=0))
-
-    expected = np.stack([mean_of(0), mean_of(1), *unit(means[2:])])
-    assert_allclose(weights, sharpness * expected)
-    assert_array_equal(labels, np.argmax(rows @ weights.T + offsets, axis=1))
-    cosines = np.tile(expected, (len(some), 1, 1))
+    shifted = np.vstack([rows[truth == 1].mean(0), rows[truth == 0].mean(0), centers[2:]])
+    found = cut_by_classes(rows, shifted, rows[some], known)
+    labels, held_out, means = found
+    assert_allclose(np.linalg.norm(means, axis=1), 1.0)
+    clusters = clusters_of_classes(labels[some], known, 4)
     for number, row in enumerate(some):
-        cosines[number, 1 - known[number]] = mean_of(1 - known[number], without=row)
-    cosines = np.einsum("ijk,ik->ij", cosines, rows[some])
-    assert_array_equal(held_out, np.argmax(sharpness * cosines + offsets, axis=1))
-
-    def likelihood(value: float) -> float:
-        scores = np.exp(value * cosines + offsets)
-        own = scores[np.arange(len(some)), 1 - known]
-        return float(np.log(own / scores.sum(axis=1)).sum())
-
-    assert likelihood(sharpness) > max(likelihood(0.9 * sharpness), likelihood(1.1 * sharpness))
+        others = means.copy()
+        mates = (known == known[number]) & (some != row)
+        own = rows[some[mates]].sum(axis=0)
+        others[clusters[known[number]]] = own / np.linalg.norm(own)
+        assert held_out[number] == np.argmax(others @ rows[row])
+    own = rows[some[known == 0]].sum(axis=0)
+    assert_allclose(means[clusters[0]], own / np.linalg.norm(own))
+    assert np.count_nonzero(labels[truth == 2] == 2) == 50
 
 
 def test_discriminants_leave_out_samples_without_a_label() -> None:
