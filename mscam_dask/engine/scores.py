@@ -210,7 +210,7 @@ def _spread_values(source: RowSource) -> NDArray[np.float64]:
 
 def has_lattice(source: RowSource) -> bool:
     """Whether a view has a column whose values lie on a lattice, such as categories, grades or counts."""
-    return source.view_type == "features" and bool(column_steps(_spread_values(source)).any())
+    return bool(column_steps(_spread_values(source)).any())
 
 
 def _lattice_steps(source: RowSource, encoder: Encoder) -> NDArray[np.float64]:

@@ -79,6 +79,8 @@ def test_copies_of_samples_count_once_but_equal_answers_count_each() -> None:
     answers = [(rng.random((400, 3)) < 0.05 + 0.9 * labels[:, None]) * 1.0 for _ in range(2)]
     model = MSCAM("auto", n_jobs=1).fit(answers)  # nearly all samples equal another one
     assert adjusted_rand_score(labels, model.labels_) > 0.95
+    together = np.equal.outer(labels, labels).astype(float)
+    assert MSCAM("auto", view_type="kernel", n_jobs=1).fit([together] * 2).n_clusters_ == 2
 
 
 @pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])
