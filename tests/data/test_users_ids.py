@@ -229,6 +229,24 @@ def test_a_column_behind_ids_without_a_name_is_told_to_be_a_feature(tmp_path: Pa
     assert any("'kennung'" in note for note in ingest(tmp_path / "a.csv", tmp_path / "s").notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "is_told"),
+    [
+        ("Gene", A.columns, True),
+        ("#OTU ID", A.columns, True),
+        ("sample", [f"TCGA-02-000{column}-01" for column in range(4)], True),
+        ("name", A.columns, False),
+    ],
+)
+def test_rows_that_look_like_features_are_told_to_be_samples(
+    tmp_path: Path, name: str, columns: list[str], is_told: bool
+) -> None:
+    frame = A.set_axis([f"TP{row}" for row in range(12)]).set_axis(columns, axis=1)
+    (tmp_path / "a.csv").write_text(csv_of(frame, name))
+    notes = ingest(tmp_path / "a.csv", tmp_path / "s").notes
+    assert any("--samples-in columns" in note for note in notes) == is_told
+
+
 def test_rows_counted_from_0_and_from_1_are_matched_by_row(tmp_path: Path) -> None:
     files = {
         "a.csv": csv_of(A.reset_index(drop=True), ""),

@@ -282,7 +282,7 @@ def unreadable(
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "
-                'UTF-8. Convert text of another encoding (iconv -f latin1 -t utf-8 FILE; "CSV UTF-8" in Excel), and '
+                'UTF-8. Convert text of another encoding (iconv -f ENCODING -t utf-8 FILE, with latin1 or cp932 for example; "CSV UTF-8" in Excel), and '
                 "binary files to a format that can be read."
             ) from error
         raise DataError(
