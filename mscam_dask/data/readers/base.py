@@ -282,8 +282,8 @@ def unreadable(
         if is_text and isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "
-                'UTF-8. Convert text of another encoding (iconv -f ENCODING -t utf-8 FILE, with latin1 or cp932 for example; "CSV UTF-8" in Excel), and '
-                "binary files to a format that can be read."
+                "UTF-8. Convert text of another encoding (iconv -f ENCODING -t utf-8 FILE, with latin1 or cp932 for "
+                'example; "CSV UTF-8" in Excel), and binary files to a format that can be read.'
             ) from error
         raise DataError(
             f"{source.path} cannot be read as {what}: {str(error) or type(error).__name__}. Check that "
