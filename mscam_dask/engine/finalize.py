@@ -2,7 +2,8 @@
 
 The labels are always the connected components of the returned graph. That graph is the last graph
 of the outer iterations if it has c components and their score is not lower than the best; otherwise
-it is rebuilt from the best partition (`mscam_dask.solvers.partition_graph`).
+it is rebuilt from the best partition (`mscam_dask.solvers.partition_graph`). It is rebuilt too if a candidate
+has better borders, or if known labels or equal samples need another partition.
 """
 
 from __future__ import annotations
@@ -106,11 +107,11 @@ class _FinalGraph:
 def finalize(
     state: LoopState, context: FitContext, session: Session, equal: NDArray[np.int64] | None
 ) -> Solution:
-    """Return the solution: the last graph if it has c components, otherwise the partition graph.
+    """Return the solution: the last graph if it has c components and nothing below changes them, otherwise the partition graph.
 
-    The partition graph is rebuilt from the best partition, or from another one with better borders unless known labels
-    chose it. Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of
-    none, get one label.
+    The partition graph is rebuilt from the best partition, or from a candidate with better borders; with enough known
+    labels, which chose the best partition, there is no candidate. Known samples are in the cluster of their class. Samples
+    of one group in `equal` (n,), −1 for those of none, get one label.
     """
     stage, other = session.stage("final"), None
     n_clusters = context.parameters.n_clusters
@@ -310,7 +311,7 @@ def choose_partition(
 ) -> tuple[Handle | None, _Tested]:
     """Return another partition than that of the fit, if its borders support it better than the `own` ones of the fit.
 
-    If these support the fit, one candidate is compared, and none if the fit is nearly perfect. If nothing is supported,
+    If these support the fit, only candidates of the graphs are compared, and none if the fit is nearly perfect. If nothing is supported,
     points with rows of unit length are tried too. The tests of the fit come with it, in the points that are used.
     """
     prepared = context.prepared
@@ -331,10 +332,10 @@ def choose_partition(
         return None, own
     found = stage.submit(canonical_labels, found)
     if prepared.compared is not None:
-        known = np.full(prepared.n_samples, -1, dtype=np.int64)
-        known[prepared.compared] = stage.value(found)
+        partial = np.full(prepared.n_samples, -1, dtype=np.int64)
+        partial[prepared.compared] = stage.value(found)
         rows, order = list(graph.rows), prepared.order.order
-        found = stage.submit(extended_labels, rows, order, known, context.parameters.n_clusters)
+        found = stage.submit(extended_labels, rows, order, partial, context.parameters.n_clusters)
     return found, own
 
 

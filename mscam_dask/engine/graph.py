@@ -202,11 +202,11 @@ def merge_components(
 def extended_labels(
     blocks: list[GraphRows],
     order: NDArray[np.int32],
-    init_labels: NDArray[np.int64],
+    partial: NDArray[np.int64],
     n_clusters: int,
 ) -> NDArray[np.int64]:
-    """Earlier labels, extended to new samples (−1) on the whole graph."""
-    return extend_labels(whole_graph(blocks, order), init_labels, n_clusters)
+    """Labels of some samples, −1 for the others, extended to these on the whole graph."""
+    return extend_labels(whole_graph(blocks, order), partial, n_clusters)
 
 
 # partition graph -------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def precompute_views(
     max_rank = SIZES.max_rank if is_sampled else None
     precomputed = _precompute(stage, data, scales, known, max_rank=max_rank)
     n_scored = rows_compared(len(data.views), SIZES.n_scored)
-    if n_scored == SIZES.n_scored and not is_sampled:
+    if len(data.views) <= SIZES.few_views and not is_sampled:
         n_scored = n
     rows = _compared_rows(n, n_scored, distinct)
     if rows is None:

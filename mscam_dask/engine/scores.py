@@ -18,7 +18,6 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.views import view_shape
-from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
 from mscam_dask.solvers.borders import JointPoints, column_steps
@@ -30,7 +29,7 @@ from mscam_dask.solvers.partition_score import (
     reference_graphs,
     view_scores,
 )
-from mscam_dask.solvers.ridge_view import Encoder, view_svd
+from mscam_dask.solvers.ridge_view import Encoder, EqualRowsError, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.parameters import Scale
@@ -84,10 +83,10 @@ class Scorer:
         self._weights = {view.name: view.shape[0] / mean for view in data.views}
         self._submitted: dict[tuple[object, ...], Handle] = {}
 
-    def _once(self, key: tuple[object, ...], function: Any, *args: Any, **names: str) -> Handle:
+    def _once(self, key: tuple[object, ...], function: Any, *args: Any, **parts: str) -> Handle:
         """Submit a task, or return the handle of the earlier one with this key."""
         if key not in self._submitted:
-            self._submitted[key] = self._stage.submit(function, *args, **names)
+            self._submitted[key] = self._stage.submit(function, *args, **parts)
         return self._submitted[key]
 
     def graphs(self, names: Sequence[str]) -> list[Handle]:
@@ -192,9 +191,7 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
         found = view_svd(
             source.read, shape, scale=scale, name=source.name, dtype=np.float64, max_rank=max_rank
         )
-    except StoreCorruptError:
-        raise
-    except DataError:  # all compared rows of the view are equal
+    except EqualRowsError:
         rows = np.zeros((shape.n_samples, 1))
         return ViewPoints(rows, source.present, np.zeros((0, 1)))
     lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared)
@@ -264,7 +261,7 @@ def score_partitions(
     partitions: list[NDArray[np.int64]],
     rows: NDArray[np.int64] | None,
 ) -> list[list[float]]:
-    """Scores by view, then by partition; equal partitions are scored once."""
+    """Scores by view, then by partition, in some samples (all for None); equal partitions are scored once."""
     if rows is not None:
         partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]
     positions: dict[bytes, int] = {}

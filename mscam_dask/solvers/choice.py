@@ -163,8 +163,8 @@ def linkage_partition(one: Linkage, n_clusters: int, smallest: int) -> list[NDAr
     if not enough.size:
         return []
     groups = fcluster(tree, n_clusters + int(enough[0]), "maxclust")
-    large = np.flatnonzero(np.bincount(groups) >= smallest)
     sizes = np.bincount(groups)
+    large = np.flatnonzero(sizes >= smallest)
     large = large[np.argsort(-sizes[large], kind="stable")[:n_clusters]]
     means = np.stack([rows[linked[groups == group]].mean(axis=0) for group in large])
     labels = nearest_mean(rows, means)
@@ -181,12 +181,18 @@ def best_by_borders(
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
-    It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
-    A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
-    is supported at the level divided by the number of candidates. If the views separate all of these pairs, or if the first
-    is supported, the candidate needs all its borders at that level, and the neighbors must explain nearly all of it. Where the
-    first is not supported, a larger share is enough if it is also more in nats; if no cluster of the first stands, so is
-    support at that level. Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
+    A candidate must be supported, and have no cluster of one sample. The corrected level is the level divided by the
+    number of candidates. The candidate is better in one of four cases:
+
+    1. All its borders hold at the corrected level, and the part of its entropy that the neighbors in all views do not
+       explain is at most 5 % of that of the first.
+    2. The views do not separate all pairs of clusters of the first that have no border, and the neighbors explain a
+       larger share of its entropy.
+    3. They separate none of these pairs, and it is supported at the corrected level.
+    4. They separate all, and the first is not supported: the neighbors explain a larger share, also in nats, and all its
+       borders hold at the corrected level. If no cluster of the first stands, support at that level is enough.
+
+    Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
     clusters are all large enough for a test, then the one with the largest share.
     """
     least_share = explained_share(views, partitions[0])
@@ -198,14 +204,14 @@ def best_by_borders(
         if not found.support or found.sizes.min() < 2:
             continue
         share, corrected = explained_share(views, labels), found.of_several(len(partitions) - 1)
-        is_better = corrected.p_values.max() <= RULES.level and 1.0 - share <= most_unexplained
+        all_hold = corrected.p_values.max() <= RULES.level
+        is_better = all_hold and 1.0 - share <= most_unexplained
         if not all(separated):
             is_better |= share > least_share or (not any(separated) and corrected.support)
         elif not own.support:
-            has_more = share * entropy(labels) > least_share * entropy(partitions[0])
-            has_borders = corrected.p_values.max() <= RULES.level
-            has_borders |= not own.stand.any() and corrected.support
-            is_better |= share > least_share and has_more and has_borders
+            in_nats, least_in_nats = share * entropy(labels), least_share * entropy(partitions[0])
+            holds = all_hold or (not own.stand.any() and corrected.support)
+            is_better |= share > least_share and in_nats > least_in_nats and holds
         if is_better:
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.n_supported, are_tested, share, -index))
@@ -240,11 +246,14 @@ def best_by_p_value(
     cuts: Sequence[NDArray[np.int64]],
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
-    """Smallest largest p-value of the borders of partitions into c clusters, and its partition; candidates included."""
+    """Largest p-value of the borders of a partition into c clusters, and the partition for which it is least.
+
+    Of the cuts and of candidates from linkages, each with one round of reassignment; 1 and zeros without any.
+    """
     found = [reassigned(points.rows, labels, 1) for labels in cuts]
     found += reassigned_partitions(points, linkages, n_clusters, 1)
-    p_values = [largest_p_value(points, labels) for labels in found]
     if not found:
         return 1.0, np.zeros(len(points.rows), dtype=np.int64)
+    p_values = [largest_p_value(points, labels) for labels in found]
     best = int(np.argmin(p_values))
     return p_values[best], found[best]

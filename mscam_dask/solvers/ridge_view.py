@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 _GAIN_TOLERANCE = 1e-2
 
 
+class EqualRowsError(DataError):
+    """All rows of a view are equal after scaling."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Encoder:
     """Map from rows of a view, also of new samples, to its ridge embedding √ω f∘(x V / s)."""
@@ -249,7 +253,7 @@ class Directions:
             floor = n_samples * _ROUNDING * float(np.abs(offset).max())
         rank = int(np.count_nonzero(s2 > floor))
         if rank == 0:
-            raise DataError(
+            raise EqualRowsError(
                 f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
                 "samples. Exclude the view or set another scale."
             )
