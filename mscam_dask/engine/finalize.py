@@ -107,7 +107,7 @@ class _FinalGraph:
 def finalize(
     state: LoopState, context: FitContext, session: Session, equal: NDArray[np.int64] | None
 ) -> Solution:
-    """Return the solution: the last graph if it has c components and nothing below changes them, otherwise the partition graph.
+    """Return the solution: the last graph if it has c components and its partition stays, otherwise the partition graph.
 
     The partition graph is rebuilt from the best partition, or from a candidate with better borders; with enough known
     labels, which chose the best partition, there is no candidate. Known samples are in the cluster of their class. Samples

@@ -112,10 +112,9 @@ def precompute_views(
     is_sampled = uses_sample(data)
     max_rank = SIZES.max_rank if is_sampled else None
     precomputed = _precompute(stage, data, scales, known, max_rank=max_rank)
-    n_scored = rows_compared(len(data.views), SIZES.n_scored)
-    if len(data.views) <= SIZES.few_views and not is_sampled:
-        n_scored = n
-    rows = _compared_rows(n, n_scored, distinct)
+    are_all = len(data.views) <= SIZES.few_views and not is_sampled
+    n_wanted = n if are_all else rows_compared(len(data.views), SIZES.n_scored)
+    rows = _compared_rows(n, n_wanted, distinct)
     if rows is None:
         return precomputed
     return dataclasses.replace(precomputed, scorer=Scorer(stage, data, rows), compared=rows)
@@ -137,7 +136,7 @@ def distinct_samples(
 ) -> NDArray[np.int64] | None:
     """Samples without copies: the first of each group of `equal` (n,) ones, and all others; None if each sample counts.
 
-    Samples whose values lie on lattices in all views, such as answers of a survey, may be equal without being copies: they count.
+    If all views have columns on a lattice, such as answers of a survey, equal samples need not be copies, and each counts.
     """
     if equal is None:
         return None

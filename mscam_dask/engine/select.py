@@ -320,7 +320,7 @@ def best_of_number(
     rows: NDArray[np.int64] | None,
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64], int]:
-    """Smallest largest p-value of the borders of partitions into c clusters, its partition of the compared samples, and its points."""
+    """Least of the largest p-values of partitions into c clusters, the partition of the compared samples, and the position of its points."""
     cut = cut_of(values, vectors, n_clusters)
     cuts = [cut]
     if rows is not None:

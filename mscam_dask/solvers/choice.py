@@ -246,9 +246,9 @@ def best_by_p_value(
     cuts: Sequence[NDArray[np.int64]],
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
-    """Largest p-value of the borders of a partition into c clusters, and the partition for which it is least.
+    """Least of the largest p-values of partitions into c clusters, and its partition.
 
-    Of the cuts and of candidates from linkages, each with one round of reassignment; 1 and zeros without any.
+    The partitions are the cuts and the candidates from linkages, each with one round of reassignment; 1 and zeros without any.
     """
     found = [reassigned(points.rows, labels, 1) for labels in cuts]
     found += reassigned_partitions(points, linkages, n_clusters, 1)

@@ -40,8 +40,7 @@ _OF_GENES = re.compile(
     re.IGNORECASE,
 )
 _FEATURE_IDS = re.compile(
-    r".*(gene|protein|peptide|probe|transcript|metabolite|compound|taxon|otu|asv|cpg)",
-    re.IGNORECASE,
+    r"gene|protein|peptide|probe|transcript|metabolite|compound|taxon|otu|asv|cpg", re.IGNORECASE
 )
 _SAMPLE_IDS = re.compile(
     r"(TCGA|GTEX|TARGET)-\w.*|(GSM|[SED]RR|SAM[NED]A?)\d+|[ACGT]{10,}([-_.]\d+)?"
@@ -195,10 +194,13 @@ def _on_rows(
     left_out = {place: why for place, why in table.left_out.items() if place != truth}
     left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
-    n_samples = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
-    if ids is not None and (_FEATURE_IDS.match(names[ids.position]) or 2 * n_samples >= len(names)):
+    n_barcodes = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
+    if ids is not None and (
+        _FEATURE_IDS.search(names[ids.position]) or 2 * n_barcodes >= len(names)
+    ):
         notes.append(
-            "each row taken as a sample; if the samples are the other columns: --samples-in columns (samples_in='columns')."
+            "each row taken as a sample; if the other columns are the samples, set --samples-in columns "
+            "(samples_in='columns')."
         )
     for place, column in rows.texts.items():
         if table.left_out.get(place) == "empty" and any(column.texts):
