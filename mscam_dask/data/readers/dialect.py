@@ -242,12 +242,13 @@ def split_first_line(dialect: Dialect, lines: list[str]) -> None:
 
 def fields_of(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
     """Yield the fields of each row, of a blank one none or an empty one."""
-    if delimiter is not None:
-        yield from csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-        return
+    lines, longest = iter(lines), csv.field_size_limit()
     for line in lines:
-        if '"' not in line:
-            yield line.split()
+        if delimiter is not None and ('"' in line or len(line) > longest):
+            rest = itertools.chain([line], lines)  # a quoted field may have several lines
+            yield next(csv.reader(rest, delimiter=delimiter, skipinitialspace=True))
+        elif '"' not in line:
+            yield line.rstrip("\n").split(delimiter)
         else:
             yield [quoted.replace('""', '"') or bare for quoted, bare in _FIELD.findall(line)]
 

@@ -92,6 +92,11 @@ class TableRows:
             start, n_rows = len(self.values), len(block[numbers[0]])
             # where it is, without a second copy
             self.values.resize((start + n_rows, len(numbers)), refcheck=False)
+            columns = [block[place] for place in numbers]
+            plain = _plain_numbers([*itertools.chain.from_iterable(columns)], self._decimal)
+            if plain is not None:
+                self.values[start:] = plain.reshape(len(numbers), n_rows).T
+                continue
             for slot, place in enumerate(numbers):
                 self.values[start:, slot] = self.floats(place, block[place], start)
         self.texts = {place: table.column(place, fields) for place, fields in found.items()}
@@ -123,7 +128,7 @@ def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] |
         return None
     try:
         texts = fields if decimal == "." else [text.replace(decimal, ".") for text in fields]
-        return np.array(texts, dtype=np.float64)
+        return np.fromiter(map(float, texts), np.float64, len(fields))
     except ValueError:
         return None
 

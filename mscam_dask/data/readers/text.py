@@ -1,4 +1,4 @@
-"""Text tables: the first lines tell the dialect, the csv module of Python splits the rows."""
+"""Text tables: the first lines tell the dialect, the csv module of Python splits rows with quotes."""
 
 from __future__ import annotations
 
