@@ -131,9 +131,8 @@ def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
 def _clusters_text(fit: FitRecord) -> str:
     curves = fit.n_clusters_curves
     selected = "" if curves is None else f"selected from 1 to {curves['counts'][-1]}; "
-    exactly = "exactly " if fit.has_requested_components else ""
     components = plural(fit.n_connected_components, "connected component")
-    return f"{fit.n_clusters} ({selected}graph has {exactly}{components})"
+    return f"{fit.n_clusters} ({selected}graph has exactly {components})"
 
 
 def sizes_text(fit: FitRecord) -> str:

@@ -109,7 +109,6 @@ class FitRecord(Struct, frozen=True, kw_only=True):
 
     status: str  # name of a mscam_dask.types.result.Status
     message: str
-    has_requested_components: bool
     n_clusters: int
     n_connected_components: int
     n_outer_iterations: int
@@ -303,7 +302,6 @@ def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRe
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
-        has_requested_components=True,
         n_clusters=parameters.n_clusters,
         n_connected_components=int(solution.n_connected_components),
         n_outer_iterations=len(solution.history),

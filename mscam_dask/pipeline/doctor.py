@@ -154,7 +154,7 @@ def check_run(path: str | Path) -> Iterator[tuple[str, Check]]:
         return
     yield "Results", Check("ok", "labels.csv and result.zarr are as the run wrote them")
     result = read_result(run.directory.result)
-    broken = violations(result, reached=run.fit.has_requested_components)
+    broken = violations(result)
     if tuple(np.unique(result.labels).tolist()) != run.fit.cluster_names:
         broken += ("The clusters of labels.csv are not those of run.json.",)
     clusters = plural(len(run.fit.cluster_names), "cluster")
@@ -178,7 +178,7 @@ def _data(run: StoredRun) -> Check:
 _TOLERANCE = 1e-9
 
 
-def violations(result: StoredResult | Solution, *, reached: bool = True) -> tuple[str, ...]:
+def violations(result: StoredResult | Solution) -> tuple[str, ...]:
     """Return the invariants that a result violates, as sentences; empty for a valid result."""
     labels, graph, found = result.labels, result.consensus_graph, []
     shares = np.array(list(result.view_contributions.values()), dtype=np.float64)
@@ -206,7 +206,7 @@ def violations(result: StoredResult | Solution, *, reached: bool = True) -> tupl
     if count != recorded:
         found.append(f"The graph has {count} connected components; {recorded} are recorded.")
     pairs = len(np.unique(np.stack([labels, components]), axis=1).T)
-    if reached and not pairs == count == n_clusters:
+    if not pairs == count == n_clusters:
         found.append(
             f"The {count} connected components of the graph are not the {n_clusters} clusters."
         )

@@ -228,7 +228,7 @@ def last_comparable(runs: list[StoredRun], settings: Settings) -> StoredRun | No
     if not settings.incremental.enabled:
         return None
     for run in runs:
-        if run.has_results and run.fit.has_requested_components:
+        if run.has_results:
             requested = ((run.record.settings or {}).get("cluster") or {}).get("parameters") or {}
             n_clusters = None if requested.get("n_clusters") == "auto" else run.fit.n_clusters
             table = settings.cluster

@@ -53,10 +53,6 @@ class Status(enum.Enum):
         "number"
     )
     SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
-    COMPONENTS_NOT_REACHED = (
-        "the consensus graph does not have the requested number of connected components; fit again with "
-        "this version"  # only in runs of earlier versions
-    )
 
     @property
     def message(self) -> str:
@@ -71,7 +67,7 @@ class Status(enum.Enum):
     @property
     def is_learned(self) -> bool:
         """True if the consensus graph is the learned one, not one rebuilt from the partition."""
-        return self.is_trivial or self in (Status.CONVERGED, Status.COMPONENTS_NOT_REACHED)
+        return self.is_trivial or self is Status.CONVERGED
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

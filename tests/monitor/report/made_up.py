@@ -154,7 +154,6 @@ def made_up_content(
         "fit": {
             "status": result.status,
             "message": Status.CONVERGED.message,
-            "has_requested_components": True,
             "n_clusters": n_clusters,
             "n_connected_components": n_clusters,
             "n_outer_iterations": 3,

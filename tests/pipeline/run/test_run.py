@@ -59,7 +59,6 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
 
     fit = record["fit"]
     assert fit["n_connected_components"] == fit["n_clusters"] == 3
-    assert fit["has_requested_components"]
     assert fit["message"] == Status[fit["status"]].message
     assert sum(fit["view_contributions"].values()) == pytest.approx(1)
     assert fit["assessment"] == {
