@@ -38,14 +38,10 @@ class SolvedView:
 
 
 def embed_views(
-    stage: Stage,
-    spectrum: GraphSpectrum,
-    graph_weight: float,
-    prepared: Prepared,
-    parameters: Parameters,
+    stage: Stage, spectrum: GraphSpectrum, graph_weight: float, prepared: Prepared
 ) -> tuple[list[tuple[Handle, ...]], list[Handle]]:
     """Submit the embedding of each view by blocks of rows, and results with the records of their solvers."""
-    embeddings, solutions = [], []
+    embeddings, solutions, parameters = [], [], prepared.parameters
     for view, name in zip(prepared.views, prepared.names, strict=True):
         sums = [
             part
@@ -131,18 +127,14 @@ def records_of(solved: list[SolvedView]) -> list[ViewIteration]:
 
 
 def projected_sums(
-    stage: Stage,
-    spectrum: GraphSpectrum,
-    graph_weight: float,
-    prepared: Prepared,
-    parameters: Parameters,
+    stage: Stage, spectrum: GraphSpectrum, graph_weight: float, prepared: Prepared
 ) -> tuple[list[Handle], Handle]:
     """Submit the sums over views of the projected distances of each part of the rows, by a tree in view order.
 
     Also returns the records of the solvers. The embeddings, as large as the eigenvectors, are freed.
     """
     candidates, summed = prepared.candidates, []
-    embeddings, solved = embed_views(stage, spectrum, graph_weight, prepared, parameters)
+    embeddings, solved = embed_views(stage, spectrum, graph_weight, prepared)
     for part, links in zip(candidates.parts, candidates.links, strict=True):
         level = [
             stage.submit(

@@ -255,9 +255,9 @@ def _embedded(
     stage: Stage, graph: Graph, context: FitContext, history: tuple[IterationFinished, ...]
 ) -> RowsOfViews:
     """Submit the embedding of each view given the graph to return."""
-    prepared, parameters = context.prepared, context.parameters
-    weight = history[-1].graph_weight if history else parameters.constants.graph_weight
-    rows, _ = embed_views(stage, null_spectrum(stage, graph), weight, prepared, parameters)
+    prepared, constants = context.prepared, context.parameters.constants
+    weight = history[-1].graph_weight if history else constants.graph_weight
+    rows, _ = embed_views(stage, null_spectrum(stage, graph), weight, prepared)
     return {
         name: [stage.attribute(block, "rows") for block in blocks]
         for name, blocks in zip(prepared.names, rows, strict=True)

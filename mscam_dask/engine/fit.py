@@ -14,7 +14,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.graph import mean_of_view_graphs
-from mscam_dask.engine.initialize import can_be_refined
 from mscam_dask.engine.outer_loop import outer_loop, refine
 from mscam_dask.engine.prepare import (
     PrecomputedViews,
@@ -26,6 +25,7 @@ from mscam_dask.engine.prepare import (
 from mscam_dask.engine.preprocessing_selection import choice_for
 from mscam_dask.engine.select import (
     Search,
+    can_be_refined,
     select,
     select_n_clusters,
     select_preprocessing,
@@ -152,7 +152,7 @@ def _initialize(
     """Select the settings, and return and save the state before the first outer iteration."""
     began = time.perf_counter()
     start, settings, chosen = select(precomputed, search, session)
-    seconds, parameters = time.perf_counter() - began, start.parameters
+    seconds, parameters = time.perf_counter() - began, start.prepared.parameters
     learns = start.prepared.order.known is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
         can_be_refined(start) or (learns and start.spectrum is not None)

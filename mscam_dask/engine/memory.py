@@ -14,8 +14,8 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.blocks import FAN_IN, block_ranges
 from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.prepare import uses_sample
+from mscam_dask.engine.select import have_view_graphs
 from mscam_dask.errors import MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters

@@ -27,9 +27,9 @@ import numpy as np
 from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.embed import projected_sums
 from mscam_dask.engine.graph import a_step, mixed_graph
-from mscam_dask.engine.initialize import Initialization, evaluate_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.scores import BestPartition
+from mscam_dask.engine.select import Initialization, evaluate_graph
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, spectral_cuts
 from mscam_dask.engine.views import learn_metrics
@@ -65,12 +65,10 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
     if spectrum is None or not spectrum.laplacian:
         # after a restart that of the initial graph is found as before, with the same bits
         previous = spectrum if state.iteration else None
-        spectrum = bottom_eigenpairs(
-            stage, state.graph, prepared.views, parameters, previous=previous
-        )
+        spectrum = bottom_eigenpairs(stage, state.graph, prepared, previous=previous)
     graph_weight, control = state.control.graph_weight, state.control
-    distances, records = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
-    cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)
+    distances, records = projected_sums(stage, spectrum, graph_weight, prepared)
+    cuts = spectral_cuts(stage, spectrum, prepared, init_labels=state.best.labels)
     partition_scores = prepared.scores(stage, cuts)
     facts = stage.submit(
         gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
@@ -96,7 +94,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
             break
         graph_weight = control.graph_weight
         if is_mscan:  # its distances depend on λ, those of MSCAM do not
-            distances, records = projected_sums(again, spectrum, graph_weight, prepared, parameters)
+            distances, records = projected_sums(again, spectrum, graph_weight, prepared)
     ((scores, (eigengap, converged), views),) = stage.gather([partition_scores, facts, records])
     index = argbest(scores)
     # a later partition must score higher by more than a tie: otherwise the simpler one is kept
@@ -273,11 +271,5 @@ def _next_graph(
     del candidates
     if context.view_graphs is not None:
         graph = mixed_graph(stage, graph, context.view_graphs)
-    return evaluate_graph(
-        stage,
-        prepared,
-        parameters,
-        graph,
-        n_neighbors=context.n_neighbors,
-        init_labels=state.best.labels,
-    )()
+    k, labels = context.n_neighbors, state.best.labels
+    return evaluate_graph(stage, prepared, graph, n_neighbors=k, init_labels=labels)()

@@ -45,6 +45,7 @@ class PrecomputedViews:
 class Prepared:
     """Ridge views and candidate neighbors of one setting of scale, α and k."""
 
+    parameters: Parameters
     names: tuple[str, ...]  # views that are not excluded
     views: tuple[View, ...]  # one per name
     candidates: Candidates
@@ -215,6 +216,7 @@ def prepare_views(
         known = stage.submit(np.asarray, precomputed.known, kind="known_labels")
     ordered, candidates = ordered_candidates(stage, views, ranges, parameters, known)
     return Prepared(
+        parameters=parameters,
         names=names,
         views=tuple(ordered),
         candidates=candidates,

@@ -1,26 +1,28 @@
-"""Selection of scale, α, k, the initial graph and the number of clusters without labels, by scores of spectral cuts."""
+"""Selection of scale, α, k, the initial graph and the number of clusters without labels, by scores of spectral cuts.
+
+The initial graph is by the mean distance over views, or the mean of it and the graphs of the single
+views; partition scores decide between the two (docs/decisions/0057).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.blocks import Stage
-from mscam_dask.engine.graph import mean_of_view_graphs, mixed_graph
-from mscam_dask.engine.initialize import (
-    Initialization,
-    can_be_refined,
-    evaluate_graph,
-    improve_by_restarts,
-    initial_graph,
-    initialize,
-    warm_start,
+from mscam_dask.engine.blocks import Graph, GraphSpectrum, Stage
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.graph import (
+    a_step,
+    extended_labels,
+    mean_of_view_graphs,
+    merged_components,
+    mixed_graph,
 )
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views, unit_points
 from mscam_dask.engine.preprocessing_selection import (
@@ -28,8 +30,9 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
+from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.session import Session
-from mscam_dask.engine.spectrum import bottom_eigenpairs
+from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
 from mscam_dask.solvers.assessment import views_agree
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.choice import (
@@ -38,7 +41,8 @@ from mscam_dask.solvers.choice import (
     graph_linkages,
     point_linkages,
 )
-from mscam_dask.solvers.partition_score import is_better
+from mscam_dask.solvers.known_labels import UNKNOWN
+from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
     spread_rows,
@@ -132,14 +136,18 @@ def _best_setting(
     if precomputed.sample is not None and len(candidates) > 1:
         # the records of the settings that lose are those of the sample
         _, records, chosen = _best_of(precomputed.sample, candidates, session)
-        parameters, stage = candidates[chosen], session.stage("all")
-        prepared = prepare_views(stage, precomputed, parameters)
-        leader = initialize(stage, prepared, parameters)()
+        stage = session.stage("all")
+        prepared = prepare_views(stage, precomputed, candidates[chosen])
+        leader = initialize(stage, prepared)()
         records[chosen] = leader.record(precomputed.names)
     else:
         leader, records, chosen = _best_of(precomputed, candidates, session)
     if choices.initial_graph and can_be_refined(leader):
-        other = _with_view_graphs(session.stage("view-graphs"), leader)
+        stage, prepared = session.stage("view-graphs"), leader.prepared
+        own = mean_of_view_graphs(stage, prepared.views, prepared.order, prepared.parameters)
+        graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
+        mixed = evaluate_graph(stage, prepared, graph, n_neighbors=k)()
+        other = dataclasses.replace(mixed, view_graphs=own)
         records.append(other.record(precomputed.names))
         if _is_better(other, leader):
             leader, chosen = other, len(records) - 1
@@ -162,7 +170,7 @@ def _with_or_without(
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
         stage = session.stage(name)
         prepared = prepare_views(stage, scored_on, candidate, all_score=True)
-        start = initialize(stage, prepared, candidate)()
+        start = initialize(stage, prepared)()
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
@@ -195,14 +203,14 @@ def _best_of(
 
     # the neighbors of the second setting are searched while the first graph is awaited
     following = [prepared(index) for index in range(len(candidates))[:2]]
-    ahead = [initialize(stages[0], following.pop(0), candidates[0])]
+    ahead = [initialize(stages[0], following.pop(0))]
     for index in range(len(candidates)):
         # the driver submits the next setting before it waits for the partitions of this one; no more are held
         # beside the best: candidate neighbors are large
         start = None
         if index + 1 < len(candidates):
             searched = following.pop() if following else prepared(index + 1)
-            ahead.append(initialize(stages[index + 1], searched, candidates[index + 1]))
+            ahead.append(initialize(stages[index + 1], searched))
             del searched
         start = ahead.pop(0)()
         records.append(start.record(precomputed.names))
@@ -213,16 +221,180 @@ def _best_of(
 
 
 def _is_better(later: Initialization, earlier: Initialization) -> bool:
-    return is_better(later.best.partition_score, earlier.best.partition_score, later.parameters)
+    return is_better(
+        later.best.partition_score, earlier.best.partition_score, later.prepared.parameters
+    )
 
 
-def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
-    """Return the initialization with the mixed initial graph."""
-    prepared, parameters = leader.prepared, leader.parameters
-    own = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
-    graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
-    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k)()
-    return dataclasses.replace(mixed, view_graphs=own)
+# initial graph and partition of one setting ----------------------------------------------------
+
+
+# Outer iterations without a better partition before an incremental fit stops: it starts near its end.
+_PATIENCE = 1
+
+# Iteration of the initial labels: the fit stops after the first iteration without a better one.
+_INITIAL_LABELS = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Initialization:
+    """Initial graph and partition of one setting."""
+
+    prepared: Prepared
+    graph: Graph
+    n_neighbors: int  # k of each sample in it
+    spectrum: GraphSpectrum | None  # None if the initial graph has more components than clusters
+    best: BestPartition
+    view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
+
+    def record(self, names: Sequence[str]) -> CandidateSettings:
+        """Record of the setting of views with these names, and of its initial graph."""
+        parameters = self.prepared.parameters
+        by_view = parameters.view_settings is not None
+        view_settings = tuple(
+            (name, chosen.scale, chosen.alpha)
+            for name, chosen in zip(names, parameters.view_settings or (), strict=by_view)
+        )
+        return CandidateSettings(
+            scale="by view" if by_view else parameters.scale,
+            alpha=None if by_view else parameters.alpha,
+            n_neighbors=self.n_neighbors,
+            n_connected_components=self.graph.n_components,
+            score=self.best.score,
+            initial_graph="mean" if self.view_graphs is None else "mixed",
+            view_settings=view_settings,
+            exclude_views=tuple(names[view] for view in parameters.exclude_views),
+        )
+
+
+def initial_graph(stage: Stage, prepared: Prepared) -> tuple[Graph, int]:
+    """Graph of the mean distances over views, and its k, which grows until it has at most c connected components.
+
+    With k neighbors it may have more than c components, which no graph weight can join. Then k is
+    doubled, at most to one less than the number of candidates.
+    """
+    parameters = prepared.parameters
+    most = parameters.candidates(prepared.n_samples) - 1
+    n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
+    while True:
+        graph = a_step(
+            stage.sub(n_neighbors),
+            prepared.candidates,
+            n_neighbors=n_neighbors,
+            data_weight=parameters.constants.identity_weight,
+        )
+        if graph.n_components <= parameters.n_clusters or n_neighbors >= most:
+            return graph, n_neighbors
+        n_neighbors = min(2 * n_neighbors, most)
+
+
+Evaluation = Callable[[], Initialization]
+"""Function that waits for submitted partitions and returns the initialization with the best one."""
+
+
+def initialize(stage: Stage, prepared: Prepared) -> Evaluation:
+    """Submit the initialization from the graph of the mean distances; see `evaluate_graph`."""
+    graph, k = initial_graph(stage, prepared)
+    return evaluate_graph(stage, prepared, graph, n_neighbors=k)
+
+
+def evaluate_graph(
+    stage: Stage,
+    prepared: Prepared,
+    graph: Graph,
+    *,
+    n_neighbors: int,
+    init_labels: Handle | None = None,
+) -> Evaluation:
+    """Submit the initialization from a graph: its best spectral cut, or its merged components."""
+    views, order, n_clusters = prepared.views, prepared.order, prepared.parameters.n_clusters
+    spectrum = None
+    if graph.n_components > n_clusters:
+        labels = merged_components(stage, views, graph, order, n_clusters)
+        partitions = stage.submit(list, [labels], kind="partitions")
+    else:
+        spectrum, has_labels = bottom_eigenpairs(stage, graph, prepared), init_labels is not None
+        partitions = spectral_cuts(
+            stage, spectrum, prepared, init_labels=init_labels, random=True, all_minima=has_labels
+        )
+
+    def gathered() -> Initialization:
+        # only now: workers have time for the reference graphs until the last spectrum is there
+        scores = prepared.scores(stage, partitions)
+        if spectrum is not None and prepared.validation_views == prepared.names:
+            # used at the end of the fit; not if the fit may exclude some of the views
+            prepared.scorer.view_agreement(compared_views(prepared.validation_views))
+            prepared.scorer.points(prepared.bordered)
+        best = best_partition(stage, partitions, scores)
+        return Initialization(prepared, graph, n_neighbors, spectrum, best)
+
+    return gathered
+
+
+def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
+    """Return the initialization with the best of all good spectral cuts of its graph.
+
+    Settings are compared by few cuts each, since more cuts favor settings whose graph is similar to
+    the reference graphs. For one graph, many cuts can be compared (docs/decisions/0057).
+    """
+    prepared, parameters = start.prepared, start.prepared.parameters
+    if start.spectrum is None or is_nearly_perfect(start.best.partition_score, parameters):
+        return start
+    partitions = spectral_cuts(stage, start.spectrum, prepared, random=True, all_minima=True)
+    best = best_partition(stage, partitions, prepared.scores(stage, partitions))
+    if not is_better(best.partition_score, start.best.partition_score, parameters):
+        return start
+    return dataclasses.replace(start, best=best)
+
+
+def have_view_graphs(n_views: int, n_samples: int) -> bool:
+    """Return whether the mixed initial graph is possible: two views or more, and not too large."""
+    n_lists = (n_views + 1) * n_samples
+    return 1 < n_views <= SIZES.max_view_graphs and n_lists <= SIZES.max_view_lists
+
+
+def can_be_refined(start: Initialization) -> bool:
+    """Return whether a better graph is searched: the mixed initial graph, and refinements after the fit."""
+    return (
+        start.spectrum is not None
+        and not is_nearly_perfect(start.best.partition_score, start.prepared.parameters)
+        and have_view_graphs(len(start.prepared.names), start.prepared.n_samples)
+    )
+
+
+def warm_start(
+    stage: Stage,
+    precomputed: PrecomputedViews,
+    parameters: Parameters,
+    init_labels: NDArray[np.int64],
+) -> Initialization:
+    """Return the initialization from the labels (n,) of an earlier fit, `UNKNOWN` for a new sample."""
+    constants = parameters.constants
+    constants = dataclasses.replace(constants, patience=min(constants.patience, _PATIENCE))
+    parameters = dataclasses.replace(parameters, constants=constants)
+    prepared = prepare_views(stage, precomputed, parameters)
+    graph, k = initial_graph(stage, prepared)
+    order, c = prepared.order, parameters.n_clusters
+    has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == c
+    if not has_all_clusters and graph.n_components > c:
+        return evaluate_graph(stage, prepared, graph, n_neighbors=k)()
+    extended = stage.submit(extended_labels, list(graph.rows), order.order, init_labels, c)
+    spectrum = None
+    if graph.n_components > c:
+        partitions = stage.submit(list, [extended], kind="partitions")
+    else:
+        spectrum = bottom_eigenpairs(stage, graph, prepared)
+        partitions = spectral_cuts(stage, spectrum, prepared, init_labels=extended)
+        if has_all_clusters:
+            partitions = stage.submit(operator.add, [extended], partitions, kind="partitions")
+    scores = stage.value(prepared.scores(stage, partitions))
+    index = argbest(scores)  # the first partition, or another one that scores higher
+    index = index if is_better(scores[index], scores[0], parameters) else 0
+    best = BestPartition(stage.item(partitions, index), scores[index], iteration=_INITIAL_LABELS)
+    return Initialization(prepared, graph, k, spectrum, best)
+
+
+# number of clusters ----------------------------------------------------------------------------
 
 
 def choose_count(
@@ -239,10 +411,8 @@ def choose_count(
     most = min(parameters.n_clusters, precomputed.n_samples - 1)
     counts = tuple(range(2, most + 1))
     prepared = prepare_views(stage, precomputed, parameters)
-    graph, _ = initial_graph(stage, prepared, parameters)
-    spectrum = bottom_eigenpairs(
-        stage, graph, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
-    )
+    graph, _ = initial_graph(stage, prepared)
+    spectrum = bottom_eigenpairs(stage, graph, prepared, n_pairs=most + 1, all_accurate=True)
     unit = unit_points(stage, prepared)
     points = [prepared.scorer.points(prepared.bordered), *([] if unit is None else [unit])]
     graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])

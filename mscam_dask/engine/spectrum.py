@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.blocks import Graph, GraphSpectrum, RowOrder, Stage, View, taken
+from mscam_dask.engine.blocks import Graph, GraphSpectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.prepare import Prepared
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.eigensolver import LaplacianRows, RitzPairs
 from mscam_dask.linalg.halos import Ranges
@@ -35,7 +36,6 @@ from mscam_dask.solvers.spectral_cut import (
     sample_vectors,
     start_minima,
 )
-from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 
 # Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
@@ -55,14 +55,14 @@ _FEW_SAMPLES, _STARTS_TOGETHER = 2000, 2
 def bottom_eigenpairs(
     stage: Stage,
     graph: Graph,
-    views: Sequence[View],
-    parameters: Parameters,
+    prepared: Prepared,
     *,
     previous: GraphSpectrum | None = None,
     n_pairs: int | None = None,
     all_accurate: bool = False,
 ) -> GraphSpectrum:
     """Submit the bottom eigenpairs of a graph, from the previous eigenvectors if there are any."""
+    parameters = prepared.parameters
     wanted = parameters.n_pairs(graph.ranges[-1][1]) if n_pairs is None else n_pairs
     laplacian = _laplacian(stage, graph)
     if len(graph.ranges) == 1:
@@ -79,7 +79,7 @@ def bottom_eigenpairs(
             stage.attribute(found, name) for name in ("values", "vectors", "converged")
         )
         return GraphSpectrum(laplacian, (vectors,), graph.halos, values, converged)
-    return _from_coarse_to_fine(stage, graph, laplacian, previous, views, parameters, wanted)
+    return _from_coarse_to_fine(stage, graph, laplacian, previous, prepared, wanted)
 
 
 def null_spectrum(stage: Stage, graph: Graph) -> GraphSpectrum:
@@ -153,13 +153,12 @@ def _from_coarse_to_fine(
     graph: Graph,
     laplacian: tuple[Handle, ...],
     previous: GraphSpectrum | None,
-    views: Sequence[View],
-    parameters: Parameters,
+    prepared: Prepared,
     n_pairs: int,
 ) -> GraphSpectrum:
-    halos, n_blocks = graph.halos, range(len(graph.ranges))
+    halos, n_blocks, c = graph.halos, range(len(graph.ranges)), prepared.parameters.n_clusters
     vectors: Sequence[Handle] = (
-        _coarse_vectors(stage, graph, laplacian, views, n_pairs + max(5, n_pairs // 2))
+        _coarse_vectors(stage, graph, laplacian, prepared.views, n_pairs + max(5, n_pairs // 2))
         if previous is None
         else previous.vectors
     )
@@ -179,14 +178,14 @@ def _from_coarse_to_fine(
         polynomial = eigensolver.next_filter(
             found,
             before,
-            parameters.n_clusters,
+            c,
             n_rounds,
             n_null=graph.n_components,
             warm=previous is not None,
         )
         start = [one.submit(ritz_vectors, vectors[b], ritz) for b in n_blocks]
         if polynomial is None:
-            converged = found.converged(parameters.n_clusters)
+            converged = found.converged(c)
             return GraphSpectrum(laplacian, tuple(start), halos, found.values, converged)
         # a Chebyshev filter on the Ritz vectors
         current = [
@@ -281,14 +280,14 @@ def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.f
 def spectral_cuts(
     stage: Stage,
     spectrum: GraphSpectrum,
-    order: RowOrder,
-    parameters: Parameters,
+    prepared: Prepared,
     *,
     init_labels: Handle | None = None,
     random: bool = False,
     all_minima: bool = False,
 ) -> Handle:
     """Submit the partitions of a spectral embedding, in the order of the data."""
+    order, parameters = prepared.order, prepared.parameters
     n, c = order.n_samples, parameters.n_clusters
     n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
     n_pairs = parameters.n_pairs(n)

@@ -140,7 +140,8 @@ def in_blocks(stage: Stage, view: NDArray[np.float64]) -> tuple[Graph, View]:
 
 def test_eigenpairs_are_those_of_the_whole(stage: Stage, view: NDArray[np.float64]) -> None:
     graph, own = in_blocks(stage, view)
-    found = spectrum.bottom_eigenpairs(stage, graph, [own], PARAMETERS, n_pairs=8)
+    prepared: Any = SimpleNamespace(views=[own], parameters=PARAMETERS)
+    found = spectrum.bottom_eigenpairs(stage, graph, prepared, n_pairs=8)
     matrix = laplacian(whole(graph_of(view)))
     expected = bottom_eigenpairs(matrix, 3, rng=np.random.default_rng(0))
     bound = 2.0 * matrix.diagonal().max()
@@ -165,8 +166,8 @@ def test_admm_is_that_of_the_whole(
     blocks = tuple(stage.submit(np.asarray, vectors[a:b]) for a, b in RANGES)
     given = dataclasses.replace(spectrum.null_spectrum(stage, graph), vectors=blocks)
     assert max(map(len, given.halos)) == 3
-    prepared: Any = SimpleNamespace(views=(own,), names=("v",))
-    ((rows,), (solved,)) = embed.embed_views(stage, given, 2.0, prepared, PARAMETERS)
+    prepared: Any = SimpleNamespace(views=(own,), names=("v",), parameters=PARAMETERS)
+    ((rows,), (solved,)) = embed.embed_views(stage, given, 2.0, prepared)
     embedding = np.concatenate([stage.value(block).rows for block in rows])
     ridge = [stage.value(block) for block in own.rows]
     problem = reduced_problem(
