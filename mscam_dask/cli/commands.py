@@ -233,13 +233,6 @@ def _state(run: StoredRun) -> str:
     return record.state + ("" if record.exit_code is None else f", exit code {record.exit_code}")
 
 
-def _replacement(following: RunDirectory) -> str:
-    """State of a run that is to replace the described one when it has finished."""
-    run = StoredRun(following, following.read_record())
-    error = "" if run.record.error is None else f": {run.record.error.message}"
-    return f"{_state(run)}, in {relative(following.path)}{error}"
-
-
 def _summary(run: StoredRun) -> list[tuple[str, str]]:
     directory, record = run.directory, run.record
     pairs = [
@@ -256,7 +249,9 @@ def _summary(run: StoredRun) -> list[tuple[str, str]]:
         pairs.append(("Error", f"{record.error.type}: {record.error.message}"))
     following = directory.next()
     if following is not None:
-        pairs.append(("Next run", _replacement(following)))
+        later = StoredRun(following, following.read_record())
+        error = "" if later.record.error is None else f": {later.record.error.message}"
+        pairs.append(("Next run", f"{_state(later)}, in {relative(following.path)}{error}"))
     if record.data is not None:
         pairs.append(("Data", f"{record.data.n_samples} samples, digest {record.data.digest}"))
     if record.fit is not None:

@@ -39,25 +39,21 @@ def ingest_files(
         raise ConfigurationError(
             "--append adds to a store and --overwrite replaces it. Keep one of them."
         )
+    column: str | int | None = False if id_column == "none" else id_column
+    if id_column is not None and id_column.isdecimal():
+        column = int(id_column)
     data = DataTable(
         source=[*sources],
         views=[*views] or None,
         view_type=_by_view("--view-type", view_type),
         samples_in=_by_view("--samples-in", samples_in),
-        id_column=_position(id_column),
+        id_column=column,
         delimiter="\t" if delimiter == r"\t" else delimiter,
         **options,
     )
     write = append if append_samples else partial(ingest, overwrite=overwrite)
     _show(write_store(data, output, write))
     return 0
-
-
-def _position(text: str | None) -> str | int | None:
-    """Name or position of the column of the ids; False for "none"."""
-    if text == "none":
-        return False
-    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _by_view(option: str, texts: tuple[str, ...]) -> Any:

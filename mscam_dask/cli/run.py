@@ -33,12 +33,7 @@ from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
-from mscam_dask.pipeline.cluster import (
-    serve_in_slurm,
-    smallest_memory_bytes,
-    spill_threshold_bytes,
-    worker_counts,
-)
+from mscam_dask.pipeline import cluster
 from mscam_dask.pipeline.open_data import clustering_fingerprint, open_data
 from mscam_dask.pipeline.previous_runs import (
     reusable_clustering,
@@ -121,7 +116,7 @@ def run_file(
     if dry_run:
         show(results_console(), key_values(plan_run(settings, output, insecure=insecure)))
         return 0
-    serve_in_slurm(settings.execution, insecure=insecure)
+    cluster.serve_in_slurm(settings.execution, insecure=insecure)
     with _progress(plain=plain) as progress:
         outcome = run_pipeline(
             settings,
@@ -283,7 +278,7 @@ def plan_run(
             selected = ", ".join((*selects, "the initial graph"))
             candidates += f"; selected during the fit: {selected}"
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
-        workers = worker_counts(settings.execution)[1]
+        workers = cluster.worker_counts(settings.execution)[1]
         largest = max(plans, key=lambda plan: plan.worker_bytes(workers))
         need, limit = largest.worker_bytes(workers), limit_of(settings.execution, workers)
         memory = f"each needs up to {need / _GIB:.2f} GiB"
@@ -291,7 +286,7 @@ def plan_run(
             memory += f" and has {limit / _GIB:.2f} GiB"
         elif limit is not None:
             is_large = all(one.is_large(data.n_samples) for one in tried)
-            spills = is_large and largest.may_spill(limit, spill_threshold_bytes(limit))
+            spills = is_large and largest.may_spill(limit, cluster.spill_threshold_bytes(limit))
             result = "it spills results to its disk" if spills else "the fit would be refused"
             memory += f" and HAS ONLY {limit / _GIB:.2f} GiB: {result}"
         seconds, basis = _time(data, tried, workers, runs, is_warm=bool(start and start.is_warm))
@@ -324,7 +319,7 @@ def limit_of(execution: ExecutionTable, workers: int) -> int | None:
     if execution.in_process or (execution.memory_limit is None and type_of(execution) != "local"):
         return None
     if execution.memory_limit is None:
-        return smallest_memory_bytes() // workers
+        return cluster.smallest_memory_bytes() // workers
     return parse_bytes(execution.memory_limit)
 
 

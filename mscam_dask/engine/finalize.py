@@ -37,7 +37,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
-from mscam_dask.solvers import cluster_tree
+from mscam_dask.solvers import cluster_tree, graph_update
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import (
     N_FOLDS,
@@ -56,13 +56,6 @@ from mscam_dask.solvers.choice import (
     candidate_partitions,
     graph_linkages,
     point_linkages,
-)
-from mscam_dask.solvers.graph_update import (
-    Decision,
-    join_graph,
-    row_weights_between,
-    split_graph,
-    whole_graph,
 )
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import (
@@ -167,7 +160,7 @@ def trivial_solution(
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
     """Return the graph if it has c components, unless an earlier partition scored higher or it misses known labels."""
-    if state.decision is not Decision.REACHED or state.spectrum is None:
+    if state.decision is not graph_update.Decision.REACHED or state.spectrum is None:
         return None
     order, tie = context.prepared.order, context.parameters.constants.score_tie
     labels = stage.submit(component_labels, state.graph.components, order.positions)
@@ -385,7 +378,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
     own = stage.submit(compared, final.labels, prepared.compared)
     by_rows = stage.item(final.labels, prepared.order.order)
     weights = [
-        stage.submit(row_weights_between, block, by_rows, n_clusters)
+        stage.submit(graph_update.row_weights_between, block, by_rows, n_clusters)
         for block in final.learned_graph.rows
     ]
     return stage.submit(
@@ -438,7 +431,7 @@ def gather_arrays(
         stage.gather(*groups[first : first + together]) for first in range(0, len(groups), together)
     )
     (of_samples,) = next(gathered)
-    wholes = [whole_graph(next(gathered), of_samples) for _ in graphs]
+    wholes = [graph_update.whole_graph(next(gathered), of_samples) for _ in graphs]
     of_views, projected = (
         {name: _of_samples(next(gathered), of_samples, dtype) for name in views}
         for views, dtype in ((embeddings, np.float64), (coordinates, np.float32))
@@ -467,8 +460,10 @@ def store_arrays(
     """Write graphs, embeddings and coordinates to a new directory, block by block in the order of the data."""
     group, ranges, edges = new_group(directory), order.ranges, group_edges(order.ranges)
     for key, graph in graphs.items():
-        sent = [stage.submit(split_graph, rows, order.order, edges) for rows in graph.rows]
-        rows = exchanged(stage, sent, join_graph, (), ranges)
+        sent = [
+            stage.submit(graph_update.split_graph, rows, order.order, edges) for rows in graph.rows
+        ]
+        rows = exchanged(stage, sent, graph_update.join_graph, (), ranges)
         put_graph(group, key, *graph_pieces(stage, rows, order.n_samples))
     arrays = [
         (kind, number, name, rows)

@@ -41,7 +41,6 @@ from mscam_dask.engine.session import (
     Session,
     fields_of,
 )
-from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.graph_update import Decision, RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
@@ -77,11 +76,6 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)
     n_samples, n_clusters = data.n_samples, candidates[0].n_clusters
-    if choices.n_clusters and not 2 <= n_clusters < n_samples:
-        raise ConfigurationError(
-            f"the largest number of clusters is {n_clusters}; allowed are 2 to {n_samples - 1}, "
-            "one less than the number of samples."
-        )
     is_trivial = n_clusters in (1, n_samples)
     checkpoints = CheckpointManager(
         None if is_trivial else checkpoint_store, data, candidates, choices, init_labels, known

@@ -30,7 +30,7 @@ from mscam_dask.solvers.partition_score import (
     view_scores,
 )
 from mscam_dask.solvers.ridge_view import Encoder, EqualRowsError, view_svd
-from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
+from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS, SIZES
@@ -185,8 +185,10 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
     """
     source = cache_chunks(source)
     shape = view_shape(source)
-    if shape.view_type == "features" and scale == "unit" and _has_negative(source, shape):
-        scale = "standard"
+    if shape.view_type == "features" and scale == "unit":
+        blocks = row_blocks(shape.n_samples, shape.n_features)
+        if any(source.read(start, stop).min() < 0.0 for start, stop in blocks):
+            scale = "standard"
     try:
         found = view_svd(
             source.read, shape, scale=scale, name=source.name, dtype=np.float64, max_rank=max_rank
@@ -219,13 +221,6 @@ def _lattice_steps(source: RowSource, encoder: Encoder) -> NDArray[np.float64]:
     changes = steps[steps > 0.0, None] * encoder.loadings[steps > 0.0]
     longest = np.argsort(-np.einsum("ij,ij->i", changes, changes), kind="stable")[:_MAX_STEPS]
     return np.asarray(changes[longest])
-
-
-def _has_negative(source: RowSource, shape: ViewShape) -> bool:
-    return any(
-        source.read(start, stop).min() < 0.0
-        for start, stop in row_blocks(shape.n_samples, shape.n_features)
-    )
 
 
 def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) -> JointPoints:

@@ -33,6 +33,7 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
+from mscam_dask.solvers import spectral_cut
 from mscam_dask.solvers.assessment import views_agree
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.choice import (
@@ -43,12 +44,6 @@ from mscam_dask.solvers.choice import (
 )
 from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
-from mscam_dask.solvers.spectral_cut import (
-    extend_cut,
-    spread_rows,
-    start_minima,
-    walk_embedding,
-)
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.rules import RULES, SIZES
@@ -473,13 +468,13 @@ def cut_of(
     values: NDArray[np.float64], vectors: NDArray[np.float64], n_clusters: int
 ) -> NDArray[np.int64]:
     """Deterministic spectral cut into c clusters."""
-    embedding = walk_embedding(values, vectors, n_clusters)
+    embedding = spectral_cut.walk_embedding(values, vectors, n_clusters)
     n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
     if n <= enough:
-        return start_minima(embedding, None)[0][0]
-    samples = spread_rows(n, enough)
-    (labels, _), _ = start_minima(embedding.of(samples), None)
-    return extend_cut(embedding, samples, labels)
+        return spectral_cut.start_minima(embedding, None)[0][0]
+    samples = spectral_cut.spread_rows(n, enough)
+    (labels, _), _ = spectral_cut.start_minima(embedding.of(samples), None)
+    return spectral_cut.extend_cut(embedding, samples, labels)
 
 
 def best_of_number(

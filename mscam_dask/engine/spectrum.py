@@ -21,21 +21,9 @@ from mscam_dask.engine.prepare import Prepared
 from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.eigensolver import LaplacianRows, RitzPairs
 from mscam_dask.linalg.halos import Ranges
+from mscam_dask.solvers import spectral_cut
 from mscam_dask.solvers.graph_update import Components, laplacian_rows
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding
-from mscam_dask.solvers.spectral_cut import (
-    CutSample,
-    Minimum,
-    choose_cuts,
-    cut_sample,
-    extend_rows,
-    join_known,
-    join_partitions,
-    known_rows,
-    random_minima,
-    sample_vectors,
-    start_minima,
-)
 from mscam_dask.types.rules import SIZES
 
 # Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
@@ -292,10 +280,10 @@ def spectral_cuts(
     n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
     n_pairs = parameters.n_pairs(n)
     samples = [
-        stage.submit(sample_vectors, vectors, n_pairs, start, n, n_wanted)
+        stage.submit(spectral_cut.sample_vectors, vectors, n_pairs, start, n, n_wanted)
         for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
     ]
-    sample = stage.submit(cut_sample, samples, spectrum.values, c, n, n_wanted)
+    sample = stage.submit(spectral_cut.cut_sample, samples, spectrum.values, c, n, n_wanted)
     together = SIZES.n_random_starts if n <= _FEW_SAMPLES else _STARTS_TOGETHER
     minima = []
     if random:
@@ -303,7 +291,9 @@ def spectral_cuts(
         drawn = int(np.random.default_rng(parameters.seed).integers(2**31))
         starts = range(SIZES.n_random_starts)
         minima = [
-            stage.submit(random_minima, embedding, drawn, starts[first : first + together])
+            stage.submit(
+                spectral_cut.random_minima, embedding, drawn, starts[first : first + together]
+            )
             for first in range(0, len(starts), together)
         ]
     started = None
@@ -312,22 +302,25 @@ def spectral_cuts(
     known = None
     if order.known is not None:
         blocks = [
-            stage.submit(known_rows, vectors, n_pairs, start, order.order, order.known)
+            stage.submit(spectral_cut.known_rows, vectors, n_pairs, start, order.order, order.known)
             for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
         ]
-        known = stage.submit(join_known, blocks)
+        known = stage.submit(spectral_cut.join_known, blocks)
     cuts = stage.submit(
-        choose_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+        spectral_cut.choose_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
     )
-    labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
-    return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
+    labels = [
+        stage.submit(spectral_cut.extend_rows, vectors, sample, cuts)
+        for vectors in spectrum.vectors
+    ]
+    return stage.submit(spectral_cut.join_partitions, labels, sample, cuts, order.order, known)
 
 
 def started_minima(
-    sample: CutSample, init_labels: NDArray[np.int64] | None, order: NDArray[np.int32]
-) -> tuple[Minimum, Minimum | None]:
+    sample: spectral_cut.CutSample, init_labels: NDArray[np.int64] | None, order: NDArray[np.int32]
+) -> tuple[spectral_cut.Minimum, spectral_cut.Minimum | None]:
     """Local minima of k-means from the eigenvectors and from an earlier partition."""
     of_sample = (
         None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
     )
-    return start_minima(sample.embedding, of_sample)
+    return spectral_cut.start_minima(sample.embedding, of_sample)

@@ -14,7 +14,7 @@ Keys of the arrays of a `StoredModel`::
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,14 +29,7 @@ from mscam_dask.estimators._inputs import FittedBatches
 from mscam_dask.estimators._search_space import constants_of
 from mscam_dask.linalg.scaling import BatchCorrection, RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
-from mscam_dask.types.events import (
-    CandidateSettings,
-    IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
-    ViewPrepared,
-    ViewSettingsSelected,
-)
+from mscam_dask.types import events
 from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Assessment, BatchShares, FitResult, Solution, Status
 from mscam_dask.types.rules import SIZES
@@ -47,12 +40,12 @@ if TYPE_CHECKING:
 # Records of a fit that are stored as JSON, by their names in a Solution.
 _RECORDS: dict[str, Any] = {
     "parameters": Parameters,
-    "settings": tuple[CandidateSettings, ...],
-    "prepared": tuple[ViewPrepared, ...],
-    "history": tuple[IterationFinished, ...],
-    "n_clusters_selection": NClustersSelected | None,
-    "selected_view_settings": tuple[ViewSettingsSelected, ...],
-    "refinement": RefinementFinished | None,
+    "settings": tuple[events.CandidateSettings, ...],
+    "prepared": tuple[events.ViewPrepared, ...],
+    "history": tuple[events.IterationFinished, ...],
+    "n_clusters_selection": events.NClustersSelected | None,
+    "selected_view_settings": tuple[events.ViewSettingsSelected, ...],
+    "refinement": events.RefinementFinished | None,
     "chosen": int,
 }
 
@@ -118,12 +111,6 @@ def _batches(model: StoredModel) -> FittedBatches | None:
     return FittedBatches(tuple(records["names"]), arrays["codes"], effects)
 
 
-def stored_feature_names(model: StoredModel, view: str) -> tuple[str, ...] | None:
-    """Names of the columns of a view of the fit, None where it has none."""
-    names = model.records["feature_names"][view]
-    return None if names is None else tuple(names)
-
-
 def restore_fit(
     estimator: MSCAM,
     result: StoredResult,
@@ -138,11 +125,15 @@ def restore_fit(
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
     }
+    names = training.view_names
+    assessment = result.assessment or Assessment.trivial(  # an earlier version assessed nothing
+        len(np.unique(result.labels)), names, np.full((len(names), len(names)), np.nan)
+    )
     solution = Solution(
         **{field.name: getattr(result, field.name) for field in dataclasses.fields(FitResult)},
         status=Status[result.status],
         encoders=encoders,
-        assessment=result.assessment or _unassessed(result.labels, training.view_names),
+        assessment=assessment,
         **records,
     )
     batches = _batches(model)
@@ -172,12 +163,6 @@ def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:
     constants = {names[name]: value for name, value in parameters.items() if name in names}
     others = {name: value for name, value in parameters.items() if name not in names}
     return {**others, "constants": constants}
-
-
-def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
-    """Assessment, without borders, of a run of an earlier version."""
-    unknown = np.full((len(names), len(names)), np.nan)
-    return Assessment.trivial(len(np.unique(labels)), names, unknown)
 
 
 def _add_flat(arrays: dict[str, NDArray[Any]], prefix: str, value: Any) -> dict[str, Any]:

@@ -24,11 +24,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.errors import DataError
-from mscam_dask.estimators._stored import (
-    restore_fit,
-    stored_feature_names,
-    with_constants,
-)
+from mscam_dask.estimators._stored import restore_fit, with_constants
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.open_data import files_of, sample_column
 from mscam_dask.pipeline.settings import ClusterTable, DataTable
@@ -70,7 +66,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
         parameters = with_constants((record.settings or {})["cluster"]["parameters"])
         if parameters.get("solver") == "reduced":  # of an earlier version, the only solver now
             del parameters["solver"]
-        n_samples = run.data.n_samples
+        n_samples, feature_names = run.data.n_samples, model.records["feature_names"]
         presence = model.arrays.get("presence", np.ones((n_samples, len(run.data.views)), bool))
         views = tuple(
             restrict_to_present(
@@ -80,7 +76,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
                     shape=(n_samples, view.shape[1] if view.view_type == "features" else n_samples),
                     dtype=np.dtype(view.dtype),
                     recorded_digest=view.digest,
-                    feature_names=stored_feature_names(model, view.name),
+                    feature_names=feature_names[view.name] and tuple(feature_names[view.name]),
                     store=run.store,
                 ),
                 np.flatnonzero(~has),

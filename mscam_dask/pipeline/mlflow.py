@@ -20,13 +20,7 @@ from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.load_run import load_run
 from mscam_dask.pipeline.stored_run import StoredRun, flat_settings, run_scores
-from mscam_dask.types.events import (
-    FitFailed,
-    FitFinished,
-    FitStarted,
-    IterationFinished,
-    SettingsSelected,
-)
+from mscam_dask.types import events
 
 __all__ = ["MlflowObserver", "log_run"]
 
@@ -55,35 +49,34 @@ class MlflowObserver:
 
     def __call__(self, event: Event) -> None:
         """Log an event of a fit; others are ignored."""
-        if isinstance(event, FitStarted):
+        if isinstance(event, events.FitStarted):
             self._is_own = self._mlflow.active_run() is None
             if self._is_own:
                 self._mlflow.start_run()
             found: dict[str, object] = {"n_views": len(event.views), "executor": event.executor}
             found |= {"n_samples": event.n_samples, "n_clusters": event.n_clusters}
             self._mlflow.log_params(_texts(found))
-        elif isinstance(event, SettingsSelected):
+        elif isinstance(event, events.SettingsSelected):
             chosen = event.settings[event.chosen]
             found = {name: getattr(chosen, name) for name in _OF_SETTING}
             found |= {"max_iter": event.max_iter, "exclude_views": list(chosen.exclude_views)}
             for view, scale, alpha in chosen.view_settings:
                 found |= {f"scale.{view}": scale, f"alpha.{view}": alpha}
             self._mlflow.log_params(_texts(found))
-        elif isinstance(event, IterationFinished):
+        elif isinstance(event, events.IterationFinished):
             values = {f"iteration.{name}": getattr(event, name) for name in _OF_ITERATIONS}
             for one, score in zip(event.views, event.view_scores, strict=False):
                 values[_key(f"iteration.score.{one.view}")] = score
             self._mlflow.log_metrics(values, step=event.iteration)
-        elif isinstance(event, FitFinished):
+        elif isinstance(event, events.FitFinished):
             values = {"n_iter": event.n_iterations, "seconds": event.seconds}
             for view, share in event.view_contributions.items():
                 values[_key(f"contribution.{view}")] = share
-            if event.score is not None:
-                values["cross_view_information"] = event.score
+            values["cross_view_information"] = event.score
             self._mlflow.log_metrics(values)
             self._mlflow.set_tag("mscam.status", event.status)
             self._end("FINISHED")
-        elif isinstance(event, FitFailed):
+        elif isinstance(event, events.FitFailed):
             self._mlflow.set_tag("mscam.error", f"{event.error}: {event.message}")
             self._end("FAILED")
 

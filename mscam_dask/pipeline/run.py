@@ -42,20 +42,10 @@ from mscam_dask.estimators._search_space import excluded_positions, most_cluster
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
+from mscam_dask.monitor import run_record
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.monitor.run_record import (
-    BatchesEntry,
-    DriftRecord,
-    ErrorRecord,
-    FitRecord,
-    ResumeEntry,
-    RunRecord,
-    blas_libraries,
-    fit_record,
-    now,
-)
-from mscam_dask.pipeline import previous_runs
+from mscam_dask.pipeline import previous_runs, stored_run
 from mscam_dask.pipeline.cluster import (
     OpenCluster,
     check_workers,
@@ -81,15 +71,6 @@ from mscam_dask.pipeline.open_data import (
 from mscam_dask.pipeline.report import write_metrics, write_report
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.settings import ClusterTable, Settings
-from mscam_dask.pipeline.stored_run import (
-    FORMATS,
-    StoredRun,
-    has_parquet,
-    remove_old_runs,
-    sample_table,
-    siblings_of,
-    table_bytes,
-)
 
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
@@ -99,7 +80,7 @@ Observer = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
-class RunOutcome(StoredRun):
+class RunOutcome(stored_run.StoredRun):
     """A run that ended with results."""
 
     resumed: bool = True  # False when the run had finished before
@@ -112,7 +93,7 @@ class Run:
         self,
         settings: Settings,
         directory: RunDirectory,
-        record: RunRecord,
+        record: run_record.RunRecord,
         observers: Sequence[Observer],
         *,
         opened: OpenData | None = None,  # the verified data of a run that is resumed
@@ -125,7 +106,7 @@ class Run:
         self._opened = opened
         self._fresh = fresh
         self._started = time.perf_counter()
-        self._siblings = siblings_of(settings, directory)
+        self._siblings = stored_run.siblings_of(settings, directory)
         self._checkpoints: _Checkpoints | None = None
         self._shutdown = GracefulShutdown(self.on_deadline)
 
@@ -151,7 +132,7 @@ class Run:
                         directory = RunDirectory(directory.replaced).replace_with(directory)
                 if self._settings.output.keep is not None:
                     with self._last_step("retain") as summary:
-                        names = ", ".join(remove_old_runs(self._settings, directory))
+                        names = ", ".join(stored_run.remove_old_runs(self._settings, directory))
                         summary.text = f"removed {names}" if names else "nothing to remove"
             except BaseException as error:
                 self.failed(error)
@@ -189,7 +170,7 @@ class Run:
         if labels is not None and self._settings.evaluate.enabled:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
-        self._update(number=siblings_of(self._settings, self.directory).next_number)
+        self._update(number=stored_run.siblings_of(self._settings, self.directory).next_number)
         drift, limit = self.record.drift, self._settings.incremental.max_drift
         is_above = limit is not None and drift is not None and drift.share_moved > limit
         self._end("finished", EXIT_DRIFT if is_above else 0)
@@ -216,7 +197,7 @@ class Run:
         elif (typed := error if isinstance(error, MscamError) else system_limit(error)) is not None:
             code = typed.exit_code
         message = without_credentials(message, os.environ)
-        self._update(error=ErrorRecord(type=type(error).__name__, message=message))
+        self._update(error=run_record.ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
             self._end(state, code)
 
@@ -229,7 +210,7 @@ class Run:
         """Record the iteration after which a fit resumes, and damaged checkpoints."""
         if not self.record.resumed:  # started in another run directory
             note = f"Resuming from checkpoints of the same fit at {place}."
-            self._update(resumed=(ResumeEntry(time=now(), state="running"),))
+            self._update(resumed=(run_record.ResumeEntry(time=run_record.now(), state="running"),))
             damage = (note, *damage)
         *earlier, entry = self.record.resumed
         warnings = tuple(dict.fromkeys(entry.warnings + damage))
@@ -247,7 +228,7 @@ class Run:
 
     def _end(self, state: str, exit_code: int) -> None:
         seconds = {**self.record.seconds, "total": time.perf_counter() - self._started}
-        ended, blas = now(), blas_libraries()
+        ended, blas = run_record.now(), run_record.blas_libraries()
         self._update(state=state, exit_code=exit_code, ended=ended, seconds=seconds, blas=blas)
         self.directory.write_record(self.record)
         with contextlib.suppress(MscamError, OSError):  # results are worth more
@@ -378,7 +359,7 @@ class Run:
             solution = previous_runs.named_as_before(start, estimator.solution_)
             estimator.solution_ = solution
             counted = None if batches is None else batches_entry(estimator, batches)
-            fit = fit_record(solution, counted)
+            fit = run_record.fit_record(solution, counted)
             drift, moved = previous_runs.drift_of(start, solution, fit, opened.data)
             self._update(fit=fit, drift=drift)
             summary.notes = (*of_batches, *of_known, *notes, *drift_notes(drift))
@@ -417,7 +398,9 @@ class Run:
         with self._step("write") as summary:
             directory.remove(directory.result)  # of a run that was killed while it wrote
             names = opened.data.sample_ids or range(opened.data.n_samples)
-            content = table_bytes(pd.DataFrame({"sample": names, "cluster": clusters.labels}))
+            content = stored_run.table_bytes(
+                pd.DataFrame({"sample": names, "cluster": clusters.labels})
+            )
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
             clusters.write(directory.result)
@@ -476,7 +459,7 @@ def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     return validate(data, n_clusters=n_clusters, n_neighbors=table.parameters["n_neighbors"] or 1)
 
 
-def fit_summary(fit: FitRecord) -> str:
+def fit_summary(fit: run_record.FitRecord) -> str:
     """Return the summary of the step cluster."""
     clusters = plural(fit.n_clusters, "cluster")
     summary = (
@@ -502,7 +485,7 @@ def warnings_as_notes() -> Iterator[list[str]]:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
-def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
+def drift_notes(drift: run_record.DriftRecord | None) -> tuple[str, ...]:
     """Return what changed since the previous run, as notes."""
     if drift is None:
         return ()
@@ -517,10 +500,10 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
     return (f"{how}: {counts} moved to another cluster ({drift.share_moved:.1%})",)
 
 
-def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> BatchesEntry:
+def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> run_record.BatchesEntry:
     """Return the entry of the batches (n,) of a fit in run.json."""
     counts, shares = estimator.cluster_batches(batches), estimator.batch_shares_
-    return BatchesEntry(
+    return run_record.BatchesEntry(
         names=tuple(map(str, counts.columns)),
         counts=tuple(map(tuple, counts.to_numpy().tolist())),
         shares={view: (one.before, one.after, one.expected) for view, one in shares.items()},
@@ -537,6 +520,8 @@ def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
         view: np.where(column < 0, column, names[column])
         for view, column in zip(model.records["encoders"], of_views, strict=True)
     }
-    table = sample_table(data.sample_ids, labels, model.arrays["membership"], names, votes)
-    suffixes = FORMATS if has_parquet() else (".csv",)
-    return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}
+    table = stored_run.sample_table(
+        data.sample_ids, labels, model.arrays["membership"], names, votes
+    )
+    suffixes = stored_run.FORMATS if stored_run.has_parquet() else (".csv",)
+    return {f"samples{suffix}": stored_run.table_bytes(table, suffix) for suffix in suffixes}

@@ -24,16 +24,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from mscam_dask.data.store.filesystem import (
-    LOCAL,
-    check_entry,
-    full_disk_is_temporary,
-    make_directory,
-    open_regular,
-    read_regular,
-    take_lock,
-    write_durably,
-)
+from mscam_dask.data.store import filesystem
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 
@@ -185,9 +176,9 @@ class RunDirectory:
         shutil.copymode(self.path, following.path)
         is_inside = following.path.parent == self.path
         is_begun = not following.labels.exists()  # maybe by a computer that cannot swap names
-        if is_inside or is_begun or not LOCAL.exchange(self.path, following.path):
+        if is_inside or is_begun or not filesystem.LOCAL.exchange(self.path, following.path):
             return self._move_from(following)
-        LOCAL.sync(self.path.parent)
+        filesystem.LOCAL.sync(self.path.parent)
         directory = RunDirectory(self.path, held=following.held)
         directory._remove_replaced()
         return directory
@@ -249,9 +240,9 @@ class RunDirectory:
         """Open events.jsonl to append to; a line that a kill cut short is removed."""
         self.check_lock()
         with (
-            full_disk_is_temporary(self.events),
+            filesystem.full_disk_is_temporary(self.events),
             os.fdopen(
-                open_regular(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b"
+                filesystem.open_regular(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b"
             ) as stream,
         ):
             stream.seek(0)
@@ -274,8 +265,8 @@ class RunDirectory:
             with os.scandir(self.path) as entries:
                 for entry in entries:
                     if _is_own(entry.name):
-                        check_entry(entry)
-            content = read_regular(self.record)
+                        filesystem.check_entry(entry)
+            content = filesystem.read_regular(self.record)
         except OSError as error:
             raise DataError(
                 f"{self.path} is not a run directory: {_RECORD} cannot be read ({error.strerror}). Give "
@@ -312,8 +303,8 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
             "another output directory (-o)."
         )
     is_new = not root.exists()
-    with full_disk_is_temporary(root):
-        make_directory(root, mode=_PRIVATE)
+    with filesystem.full_disk_is_temporary(root):
+        filesystem.make_directory(root, mode=_PRIVATE)
         if is_new:
             root.chmod(_PRIVATE)
     with hold_lock(root) as held:
@@ -331,9 +322,9 @@ def write_whole(file: Path, content: bytes) -> None:
         raise DataError(f"{file} is a directory. Give a file name.")
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
-        with full_disk_is_temporary(file):
-            make_directory(file.parent)
-            write_durably(file, content, partial=partial)
+        with filesystem.full_disk_is_temporary(file):
+            filesystem.make_directory(file.parent)
+            filesystem.write_durably(file, content, partial=partial)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -386,7 +377,7 @@ def hold_lock(directory: Path) -> Iterator[RunLock]:
     """Lock a run directory for the length of a run; refuse one that another process holds."""
     file = directory / LOCK_NAME
     with _opened(file, os.O_RDWR | os.O_CREAT) as descriptor:
-        if not take_lock(descriptor, file, remedy=_REMEDY):
+        if not filesystem.take_lock(descriptor, file, remedy=_REMEDY):
             raise TemporaryFailure(_locked_message(directory))
         held = RunLock(descriptor)
         held.check(directory)
@@ -405,7 +396,7 @@ def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
     file = directory / LOCK_NAME
     with suppress(OSError, DataError, ConfigurationError), _opened(file) as descriptor:
-        return not take_lock(descriptor, file, remedy=_REMEDY, is_shared=True)
+        return not filesystem.take_lock(descriptor, file, remedy=_REMEDY, is_shared=True)
     return False  # taking it says what is wrong
 
 
@@ -413,11 +404,11 @@ def is_locked(directory: Path) -> bool:
 def _opened(file: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     """Open the file to lock; to read where writing is not allowed, as in a finished run."""
     try:
-        descriptor = open_regular(file, flags)
+        descriptor = filesystem.open_regular(file, flags)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not file.exists():
             raise
-        descriptor = open_regular(file)
+        descriptor = filesystem.open_regular(file)
     try:
         yield descriptor
     finally:
@@ -427,7 +418,7 @@ def _opened(file: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 def _locked_message(directory: Path) -> str:
     holder = ""
     with suppress(OSError, ValueError):  # damaged, or not written yet
-        holder = read_regular(directory / LOCK_NAME).decode()
+        holder = filesystem.read_regular(directory / LOCK_NAME).decode()
     if not _HOLDER.fullmatch(holder):
         holder = "another process"
     return (

@@ -124,11 +124,16 @@ class StoredRun:
 
     def clusters(self, file: Path) -> tuple[list[str], NDArray[np.int64]]:
         """Return the samples of a table and its columns of clusters, (n, k)."""
+        content = self.content(file)
         try:
-            return read_clusters(self.content(file))
+            table: Any = pd.read_csv(
+                io.BytesIO(content), dtype=str, na_filter=False, index_col=False
+            )
+            if "sample" not in table:
+                raise ValueError("no column sample")
+            names = [decoded_id(name) for name in table.pop("sample")]
+            return names, table.to_numpy().astype(np.int64)
         except ValueError as error:
-            if isinstance(error, DataError):
-                raise
             raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
 
     def content(self, file: Path) -> bytes:
@@ -510,12 +515,3 @@ def table_bytes(table: pd.DataFrame, suffix: str = ".csv") -> bytes:
     stream = io.BytesIO()
     table.to_parquet(stream, engine="pyarrow", index=False)
     return stream.getvalue()
-
-
-def read_clusters(content: bytes) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the ids of a CSV table of `table_bytes`, and its columns of clusters, (n, k)."""
-    table: Any = pd.read_csv(io.BytesIO(content), dtype=str, na_filter=False, index_col=False)
-    if "sample" not in table:
-        raise ValueError("no column sample")
-    clusters = table.drop(columns="sample").to_numpy().astype(np.int64)
-    return [decoded_id(name) for name in table["sample"]], clusters

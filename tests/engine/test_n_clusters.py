@@ -223,18 +223,6 @@ def test_few_samples(n_samples: int) -> None:
         assert MSCAM("auto", n_jobs=1).fit(views).n_clusters_ == 1
 
 
-def test_the_engine_refuses_a_choice_of_nothing() -> None:
-    data = as_multi_view([np.random.default_rng(0).standard_normal((10, 3))])
-    for n_clusters in (1, 10, 11):
-        with pytest.raises(ConfigurationError):
-            run_fit(
-                data,
-                Parameters(n_clusters=n_clusters, n_neighbors=3),
-                SerialExecutor(),
-                choices=Choices(n_clusters=True),
-            )
-
-
 EITHER = Choices(initial_graph=True)
 
 
