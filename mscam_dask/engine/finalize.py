@@ -38,7 +38,6 @@ from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers import cluster_tree, graph_update
-from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import (
     N_FOLDS,
     TestedClusters,
@@ -60,9 +59,11 @@ from mscam_dask.solvers.choice import (
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
+    agreement_with_clusters,
     is_nearly_perfect,
     is_worse,
     unit_graphs,
+    views_agree,
 )
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups

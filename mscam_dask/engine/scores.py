@@ -19,7 +19,6 @@ from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.views import view_shape
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.solvers import assessment
 from mscam_dask.solvers.borders import JointPoints, column_steps
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import (
@@ -27,6 +26,8 @@ from mscam_dask.solvers.partition_score import (
     ReferenceGraphs,
     argbest,
     reference_graphs,
+    view_agreement,
+    view_graph,
     view_scores,
 )
 from mscam_dask.solvers.ridge_view import Encoder, EqualRowsError, view_svd
@@ -123,7 +124,7 @@ class Scorer:
 
     def view_agreement(self, names: tuple[str, ...]) -> Handle:
         """Return the agreement of each pair of these views."""
-        return self._once(("agreement", names), assessment.view_agreement, self.graphs(names))
+        return self._once(("agreement", names), view_agreement, self.graphs(names))
 
     def scores(
         self,
@@ -232,7 +233,7 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
     steps = tuple(view.steps for view in views)
     if graphs is None:
         return JointPoints(np.hstack([view.rows for view in views]), widths, steps)
-    total = functools.reduce(operator.add, [assessment.view_graph(graph) for graph in graphs])
+    total = functools.reduce(operator.add, [view_graph(graph) for graph in graphs])
     complete = []
     for view in views:
         if view.present is None:

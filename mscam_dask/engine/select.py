@@ -34,7 +34,6 @@ from mscam_dask.engine.scores import BestPartition, best_partition, compared_vie
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
 from mscam_dask.solvers import spectral_cut
-from mscam_dask.solvers.assessment import views_agree
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.choice import (
     Linkage,
@@ -43,7 +42,7 @@ from mscam_dask.solvers.choice import (
     point_linkages,
 )
 from mscam_dask.solvers.known_labels import UNKNOWN
-from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
+from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect, views_agree
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.rules import RULES, SIZES

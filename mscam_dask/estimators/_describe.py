@@ -17,13 +17,14 @@ from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators._fitted import NeighborPredictMixin
 from mscam_dask.estimators._inputs import sample_values
-from mscam_dask.estimators._predict import NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
 from mscam_dask.solvers.partition_score import (
+    FeatureEffects,
     explained_share,
+    feature_effects,
     mean_score,
     view_modularity,
     view_scores,

@@ -22,7 +22,6 @@ from scipy.sparse import csr_array, diags_array
 
 from mscam_dask.linalg.eigensolver import top_eigenpairs
 from mscam_dask.linalg.neighbor_information import entropy
-from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import (
     JointPoints,
     borders,
@@ -30,7 +29,7 @@ from mscam_dask.solvers.borders import (
     largest_p_value,
     reassigned,
 )
-from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
+from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share, view_graph
 from mscam_dask.solvers.spectral_cut import nearest_mean, spread_rows
 from mscam_dask.types.result import SMALLEST, Borders
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES

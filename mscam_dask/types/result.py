@@ -102,7 +102,7 @@ class Assessment:
     cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
     cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
     n_tried: int = 0  # largest number of clusters that was tried, if none had support
-    # Whether some cluster has correlated discriminants in the views: `solvers.assessment.views_agree`.
+    # Whether some cluster has correlated discriminants in the views: `solvers.partition_score.views_agree`.
     views_agree: bool = True
     # Whether the data tell which clusters of the batches are the same: `solvers.batch_effects.batch_cells`.
     batches_matched: bool = True

@@ -18,12 +18,16 @@ from scipy.sparse import csr_array
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
-from mscam_dask.solvers.assessment import agreement_with_clusters, view_agreement, views_agree
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.cluster_tree import cluster_tree, merge_incomplete, ward_merge
 from mscam_dask.solvers.graph_update import GraphRows, row_weights_between
 from mscam_dask.solvers.lda import LinearDiscriminants, class_sums, discriminant_loadings
-from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.partition_score import (
+    ReferenceGraphs,
+    agreement_with_clusters,
+    view_agreement,
+    views_agree,
+)
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Assessment, Borders, Structure
