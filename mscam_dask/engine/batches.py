@@ -15,21 +15,7 @@ from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection, safe_exponent
-from mscam_dask.solvers.batch_effects import (
-    BatchCells,
-    OffsetPrices,
-    batch_cells,
-    batch_scales,
-    counted_cells,
-    expected_share,
-    fit_new_batch,
-    group_means,
-    group_sums,
-    new_correction,
-    same_batch_share,
-    score_encoder,
-    view_correction,
-)
+from mscam_dask.solvers import batch_effects
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.result import BatchShares
 from mscam_dask.types.rules import SIZES
@@ -65,7 +51,7 @@ class _Scored:
     scaled: bool  # whether batches have other scales
 
 
-def batch_effects(
+def estimate_effects(
     data: MultiViewData, batches: NDArray[np.int64], n_clusters: int | None, executor: Executor
 ) -> BatchEffects:
     """Estimate batch effects on a sample of every batch; the number of clusters, None to count cells."""
@@ -75,7 +61,7 @@ def batch_effects(
         view.name: sampled_view(view, rows) for view in data.views if view.view_type == "features"
     }
     n_cells = max(1, min(n_clusters or _N_COUNTED, len(rows) // 2))
-    find = counted_cells if n_clusters is None else batch_cells
+    find = batch_effects.counted_cells if n_clusters is None else batch_effects.batch_cells
     with executor:
         stage = Stage(executor, "batches")
         scored = [
@@ -121,9 +107,9 @@ def scores_of_view(
     own = batches[samples]
     exponent = safe_exponent(np.abs(rows).max(axis=0, initial=0.0))
     rows = np.ldexp(rows, -exponent)
-    means = group_means(rows, own, n_batches)
-    encoder = score_encoder(rows, own, means, n_cells, view.name)
-    scales = batch_scales(rows - means[own], encoder, own, n_batches)
+    means = batch_effects.group_means(rows, own, n_batches)
+    encoder = batch_effects.score_encoder(rows, own, means, n_cells, view.name)
+    scales = batch_effects.batch_scales(rows - means[own], encoder, own, n_batches)
     center = encoder(means.mean(axis=0)[None])
     scores = (encoder(rows) - center) / scales[own, None] + center
     if encoder.transform is not None:
@@ -144,33 +130,33 @@ def cells_of_views(
     batches: NDArray[np.int64],
     n_batches: int,
     n_cells: int,
-    find: Callable[..., BatchCells],
-) -> BatchCells:
+    find: Callable[..., batch_effects.BatchCells],
+) -> batch_effects.BatchCells:
     """Cells of the samples of all views."""
     n = len(batches)
     scores = [PresentSamples(view.samples, n).spread(view.scores) for view in scored]
-    price = OffsetPrices.of_shapes([view.encoder.loadings.shape for view in scored])
+    price = batch_effects.OffsetPrices.of_shapes([view.encoder.loadings.shape for view in scored])
     return find(np.hstack(scores), batches, n_batches, n_cells, price)
 
 
 def correction_of_view(
-    view: RowSource, scored: _Scored, cells: BatchCells, batches: NDArray[np.int64]
+    view: RowSource, scored: _Scored, cells: batch_effects.BatchCells, batches: NDArray[np.int64]
 ) -> tuple[BatchCorrection | None, Encoder, NDArray[np.float64], BatchShares]:
     """Correction of a view, None without effects; its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
     rows = np.ldexp(_rows_of(view)[1], -scored.exponent)
-    correction, means = view_correction(
-        group_sums(rows, of_cells, own, len(cells.means), scored.means)
+    correction, means = batch_effects.view_correction(
+        batch_effects.group_sums(rows, of_cells, own, len(cells.means), scored.means)
     )
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows, own, of_cells = rows[some], own[some], of_cells[some]
-    before = after = same_batch_share(rows, own)
+    before = after = batch_effects.same_batch_share(rows, own)
     found = None
     if cells.offsets.any() or (scored.scaled and bool((correction.factors != 1.0).any())):
-        after = same_batch_share(correction.of_rows(rows, own), own)
+        after = batch_effects.same_batch_share(correction.of_rows(rows, own), own)
         offsets = np.ldexp(correction.offsets, scored.exponent)
         found = dataclasses.replace(correction, offsets=offsets)
-    shares = BatchShares(before, after, expected_share(of_cells, own))
+    shares = BatchShares(before, after, batch_effects.expected_share(of_cells, own))
     return found, scored.encoder, np.ldexp(means, scored.exponent), shares
 
 
@@ -187,11 +173,11 @@ def corrections_of_new_batch(
             continue
         here, rows = _rows_of(sampled_view(views[name], samples))
         part[here], rows_of[name] = encoder(rows), (here, rows)
-    price = OffsetPrices.of_shapes(
+    price = batch_effects.OffsetPrices.of_shapes(
         [encoder.loadings.shape for encoder in effects.encoders.values()]
     )
-    cells = fit_new_batch(np.hstack(parts), effects.score_means, price)
+    cells = batch_effects.fit_new_batch(np.hstack(parts), effects.score_means, price)
     return {
-        name: new_correction(rows, effects.row_means[name][cells[here]])
+        name: batch_effects.new_correction(rows, effects.row_means[name][cells[here]])
         for name, (here, rows) in rows_of.items()
     }

@@ -37,18 +37,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
-from mscam_dask.solvers import cluster_tree, graph_update
-from mscam_dask.solvers.borders import (
-    N_FOLDS,
-    TestedClusters,
-    cell_folds,
-    fold_functions,
-    fold_sums,
-    joined_borders,
-    joined_functions,
-    nested_cells,
-    tested_pairs,
-)
+from mscam_dask.solvers import borders, cluster_tree, graph_update
 from mscam_dask.solvers.choice import (
     best_by_borders,
     best_by_p_value,
@@ -67,7 +56,7 @@ from mscam_dask.solvers.partition_score import (
 )
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups
-from mscam_dask.types.events import IterationFinished, RefinementFinished
+from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.result import (
     ArraysInMemory,
     Assessment,
@@ -138,9 +127,7 @@ def finalize(
             labels, one = canonical_labels(joined), stage.sub("equal")
             final = _from_partition(one, labels, status, context, final.learned_graph)
             tested = submit_tests(one, final.labels, tested.points, context)
-    final = dataclasses.replace(final, tested=tested)
-    directory = session.results_directory
-    return _solution(stage, final, context, directory, state.history, state.refined)
+    return _solution(stage, dataclasses.replace(final, tested=tested), context, session, state)
 
 
 def _with_known(stage: Stage, labels: Handle, context: FitContext) -> Handle:
@@ -156,7 +143,7 @@ def trivial_solution(
     """Return the solution of a partition that needs no outer iterations."""
     stage = session.stage("final")
     final = _from_partition(stage, labels, status, context)
-    return _solution(stage, final, context, session.results_directory)
+    return _solution(stage, final, context, session)
 
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
@@ -196,12 +183,12 @@ def _solution(
     stage: Stage,
     final: _FinalGraph,
     context: FitContext,
-    directory: Path | None,
-    history: tuple[IterationFinished, ...] = (),
-    refinement: RefinementFinished | None = None,
+    session: Session,
+    state: LoopState | None = None,
 ) -> Solution:
     """Gather the solution; large arrays go to a directory if there is one. A trivial partition has no embeddings."""
     prepared, order = context.prepared, context.prepared.order
+    directory, history = session.results_directory, () if state is None else state.history
     assessment = submit_assessment(stage, final, context)
     encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
     embeddings = final.embeddings
@@ -231,7 +218,7 @@ def _solution(
         n_neighbors=context.n_neighbors,
         parameters=context.parameters,
         n_clusters_selection=context.n_clusters_selection,
-        refinement=refinement,
+        refinement=None if state is None else state.refined,
         settings=context.selection.settings,
         selected_view_settings=context.selection.view_settings,
         chosen=context.selection.chosen,
@@ -275,24 +262,25 @@ def submit_tests(stage: Stage, labels: Handle, points: Handle, context: FitConte
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     own = stage.submit(compared, labels, prepared.compared)
     rows = stage.attribute(points, "rows")
-    nested = stage.submit(nested_cells, rows, own)
-    folds = stage.submit(cell_folds, rows, stage.item(nested, 0))
-    sums = [stage.submit(fold_sums, rows, folds, fold) for fold in range(N_FOLDS)]
+    nested = stage.submit(borders.nested_cells, rows, own)
+    folds = stage.submit(borders.cell_folds, rows, stage.item(nested, 0))
+    sums = [stage.submit(borders.fold_sums, rows, folds, fold) for fold in range(borders.N_FOLDS)]
     steps = stage.attribute(points, "step_covariance")
     functions = [
-        stage.submit(fold_functions, rows, folds, sums, fold, steps) for fold in range(N_FOLDS + 1)
+        stage.submit(borders.fold_functions, rows, folds, sums, fold, steps)
+        for fold in range(borders.N_FOLDS + 1)
     ]
-    joined = stage.submit(joined_functions, folds, functions)
+    joined = stage.submit(borders.joined_functions, folds, functions)
     clusters = stage.submit(
-        TestedClusters, points, own, stage.item(nested, 1), joined, kind="tested_clusters"
+        borders.TestedClusters, points, own, stage.item(nested, 1), joined, kind="tested_clusters"
     )
     parts = [
-        stage.submit(tested_pairs, clusters, slice(first, None, _BORDER_TASKS))
+        stage.submit(borders.tested_pairs, clusters, slice(first, None, _BORDER_TASKS))
         for first in range(_BORDER_TASKS)
     ]
-    borders = stage.submit(joined_borders, clusters, parts, n_clusters, kind="borders")
+    tested = stage.submit(borders.joined_borders, clusters, parts, n_clusters, kind="borders")
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
-    return _Tested(points, borders, stage.submit(views_agree, graphs, points, own))
+    return _Tested(points, tested, stage.submit(views_agree, graphs, points, own))
 
 
 def choose_partition(

@@ -20,7 +20,7 @@ from mscam_dask.engine.blocks import (
     View,
 )
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.neighbors import candidates_in_order
+from mscam_dask.engine.neighbors import candidates_in_order, function_of_points
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.incomplete import IncompleteBlocks
@@ -39,7 +39,6 @@ from mscam_dask.solvers.graph_update import (
     whole_graph,
 )
 from mscam_dask.solvers.known_labels import without_cannot_links
-from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding
 from mscam_dask.solvers.row_blocks import added
@@ -260,13 +259,6 @@ def partition_graph(
         ]
         graph = connected(stage.sub("bridged"), joined, ranges)
     return graph
-
-
-def function_of_points(
-    views: list[RidgeView | LinearDiscriminants], function: Callable[..., Any], *args: Any
-) -> Any:
-    """Function of the points of a block of views."""
-    return function(joint_embedding(views), *args)
 
 
 # checkpoints and results -----------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from mscam_dask.linalg.ivf import (
     train_centers,
     training_rows,
 )
-from mscam_dask.linalg.neighbors import ColumnFacts
 from mscam_dask.solvers.graph_update import (
     CandidateEdges,
     candidate_neighbors,
@@ -93,7 +93,7 @@ def _exhaustive(
     stage: Stage, views: list[Handle], order: RowOrder, parameters: Parameters
 ) -> Candidates:
     facts = [
-        stage.submit(facts_of_views, views, slice(first, first + _VIEWS_TOGETHER))
+        stage.submit(function_of_points, views, search_facts, slice(first, first + _VIEWS_TOGETHER))
         for first in range(0, len(views), _VIEWS_TOGETHER)
     ]
     n_candidates, parts = parameters.candidates(order.n_samples), []
@@ -101,7 +101,14 @@ def _exhaustive(
         size = -(-(stop - start) // min(_MAX_TASKS, -(-len(views) // _VIEWS_TOGETHER)))
         searched = [
             stage.submit(
-                exact_neighbors, views, facts, n_candidates, first, min(first + size, stop)
+                function_of_points,
+                views,
+                candidate_neighbors,
+                n_candidates,
+                first,
+                min(first + size, stop),
+                facts,
+                kind="exact_neighbors",
             )
             for first in range(start, stop, size)
         ]
@@ -111,21 +118,11 @@ def _exhaustive(
     return Candidates(order, tuple(parts), ((0,),) * len(parts))
 
 
-def facts_of_views(views: Sequence[EmbeddedView], some: slice) -> list[ColumnFacts]:
-    """Facts of the columns of some views in the joint embedding, for `exact_neighbors`."""
-    return search_facts(joint_embedding(views), some)
-
-
-def exact_neighbors(
-    views: Sequence[EmbeddedView],
-    facts: Sequence[list[ColumnFacts]],
-    n_candidates: int,
-    start: int,
-    stop: int,
-) -> CandidateEdges:
-    """Candidate neighbors of some rows in the joint embedding of all rows."""
-    of_views = [one for group in facts for one in group]
-    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop, of_views)
+def function_of_points(
+    views: Sequence[EmbeddedView], function: Callable[..., Any], *args: Any
+) -> Any:
+    """Function of the points of all rows, or of a block of rows, in the joint embedding."""
+    return function(joint_embedding(views), *args)
 
 
 def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:

@@ -166,8 +166,8 @@ def _precompute(
         )
         for index, scale in dict.fromkeys(view for by_view in scales for view in enumerate(by_view))
     }
-    (found,) = stage.gather(
-        [stage.submit(of_views.record_or_error, one) for one in single.values()]
+    (found,) = stage.gather(  # each the record of a view, or its error
+        [stage.submit(getattr, one, "record", one, kind="record") for one in single.values()]
     )
     records = dict(zip(single, found, strict=True))
     errors = {view: one for view, one in records.items() if isinstance(one, DataError)}

@@ -93,11 +93,6 @@ def svd_or_error(
         return error
 
 
-def record_or_error(found: FactoredView | DataError) -> ViewPrepared | DataError:
-    """Record of the SVD of a view."""
-    return found if isinstance(found, DataError) else found.record
-
-
 def ridge_view_of(found: FactoredView, alpha: float) -> RidgeView:
     """Ridge view: the directions of a view with their ridge shrinkage."""
     return ridge_view(found.view, alpha=alpha, present=found.present)

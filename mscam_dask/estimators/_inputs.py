@@ -38,8 +38,8 @@ from mscam_dask.data.views.validation import check_values
 from mscam_dask.engine.batches import (
     SMALLEST_NEW_BATCH,
     BatchEffects,
-    batch_effects,
     corrections_of_new_batch,
+    estimate_effects,
 )
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import (
@@ -480,7 +480,7 @@ def fit_batches(
             "batches were given, but all views are distances or kernels, from which batch effects cannot "
             "be removed. Give a view of features, or leave batches out."
         )
-    return FittedBatches(names, codes, batch_effects(data, codes, n_clusters, executor))
+    return FittedBatches(names, codes, estimate_effects(data, codes, n_clusters, executor))
 
 
 def _corrected(

@@ -85,9 +85,12 @@ def candidate_neighbors(
     n_candidates: int,
     row_start: int,
     row_stop: int,
-    facts: Sequence[ColumnFacts] | None = None,
+    facts: Sequence[Sequence[ColumnFacts]] = (),
 ) -> CandidateEdges:
-    """Candidate edges of some rows: nearest neighbors in the joint ridge embedding, by distance."""
+    """Candidate edges of some rows: nearest neighbors in the joint ridge embedding, by distance.
+
+    The facts of the columns of each view, in groups of views, are computed if they are not given.
+    """
     if isinstance(points, IncompleteBlocks):
         indices, distances = nearest_sharing(points, n_candidates, row_start, row_stop)
         count = np.zeros(indices.shape)
@@ -95,8 +98,9 @@ def candidate_neighbors(
             has = own.positions >= 0
             count += has[row_start:row_stop, None] & has[indices]
         return CandidateEdges(row_start, indices, distances, count / len(points.present))
+    of_views = [one for group in facts for one in group] or None
     indices, distances = nearest_neighbors(
-        points, n_candidates, row_start=row_start, row_stop=row_stop, facts=facts
+        points, n_candidates, row_start=row_start, row_stop=row_stop, facts=of_views
     )
     return CandidateEdges(row_start, indices, distances)
 
