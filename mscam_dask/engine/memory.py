@@ -35,7 +35,6 @@ class MemoryPlan:
     spread_bytes: int  # results between tasks, which the workers divide among them
     shared_bytes: int  # results that every worker may hold: bases of all views; 0 for large data
     moved_bytes: int  # rows that workers send to each other
-    solution_bytes: int  # graphs, embeddings and principal axes
 
     @property
     def held_bytes(self) -> int:
@@ -54,11 +53,6 @@ class MemoryPlan:
         """Memory of one worker with one thread that spills all results to its disk."""
         in_transfer = min(self.moved_bytes, _TRANSFER_BYTES)
         return BASE_BYTES + self.shared_bytes + in_transfer + max(self.tasks.values())
-
-    @property
-    def driver_bytes(self) -> int:
-        """Memory of a driver that gathers the solution, as received, unpacked and joined, beside the views."""
-        return BASE_BYTES + 16 * _MIB + 3 * self.solution_bytes  # 16 MiB for records and messages
 
     def may_spill(self, limit_bytes: int, kept_bytes: int | None) -> bool:
         """Whether a task fits into `limit_bytes`, beside `kept_bytes` of results that are not spilled."""
@@ -172,7 +166,6 @@ def plan_memory(
         spread_bytes=spread,
         shared_bytes=0 if large else 2 * n * points,  # at most two scalings
         moved_bytes=n * (points + (vectors + embeddings if large else 0)),
-        solution_bytes=n * (graph + 12 * k + embeddings + 48 * n_views),
     )
 
 

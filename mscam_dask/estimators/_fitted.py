@@ -270,7 +270,7 @@ class NeighborPredictMixin(FittedAttributes):
         parts = []
         for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views)):
             rows = self._encoded(new)(start, stop)
-            parts.append(calibration(model(rows), rows))
+            parts.append(calibration(model(rows)[0], rows))
         return np.concatenate(parts)
 
     @property

@@ -100,12 +100,8 @@ class NeighborVotes:
     loadings: tuple[Array, ...]  # (r_v, q_v), from leading ridge coordinates to discriminants
     discriminants: tuple[Array, ...]  # (m, q_v), NaN where absent; none if all are in one cluster
 
-    def __call__(self, views: Sequence[Array]) -> Array:
-        """Shares of the votes (b, c) for b samples given by view; rows sum to one."""
-        return self.with_views(views)[0]
-
-    def with_views(self, views: Sequence[Array]) -> tuple[Array, NDArray[np.int64]]:
-        """Shares of the votes (b, c), and the cluster (b, v) that neighbors in each view prefer, −1 where rows are NaN."""
+    def __call__(self, views: Sequence[Array]) -> tuple[Array, NDArray[np.int64]]:
+        """Shares of the votes (b, c), rows summing to one, and the cluster (b, v) that neighbors in each view prefer, −1 where rows are NaN."""
         has = _presence(views)
         distances: Distances = squared_distances
         if not has.all() or np.isnan(self.joint).any():
@@ -288,7 +284,7 @@ def _cross_fitted(
     for fold, model in enumerate(models):
         rows = np.flatnonzero(folds == fold)
         if rows.size:
-            shares[rows], preferred[rows] = model.with_views([view[rows] for view in views])
+            shares[rows], preferred[rows] = model([view[rows] for view in views])
     return shares, preferred
 
 

@@ -91,12 +91,12 @@ def fit(
     joined = any(setting.initial_graph != "mean" for setting in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
     ratios = [one.seconds * n_workers / sum(v.seconds for v in one.views) for one in iterations]
-    sizes = (driver, plan.driver_bytes, worker, plan.worker_bytes(n_workers))
+    sizes = (driver, worker, plan.worker_bytes(n_workers))
     gib = [f"{size / 2**30:.2f}" for size in sizes]
     sys.stdout.write(
         f"{n_workers} workers: {seconds:.1f} s, {solution.n_connected_components} components, "
-        f"ACC {score_partition(data.labels, labels).accuracy:.4f}; driver {gib[0]} GiB (at most {gib[1]} if it "
-        f"gathers the solution), largest worker {gib[2]} GiB (planned {gib[3]}); "
+        f"ACC {score_partition(data.labels, labels).accuracy:.4f}; driver {gib[0]} GiB, "
+        f"largest worker {gib[1]} GiB (planned {gib[2]}); "
         f"an iteration over its ADMM {np.median(ratios) if ratios else np.nan:.2f}\n"
     )
     sys.stdout.flush()

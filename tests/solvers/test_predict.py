@@ -104,8 +104,10 @@ def test_labels_spread_along_edges(seed: int, n: int, density: float) -> None:
 
 def test_one_cluster_and_empty_clusters() -> None:
     points = np.random.default_rng(0).normal(size=(8, 3))
-    assert_array_equal(fit_votes([points], np.zeros(8, np.int64), 1, 5)([points]), np.ones((8, 1)))
-    votes = fit_votes([points], np.repeat([0, 2], 4), 4, 20)([points])
+    assert_array_equal(
+        fit_votes([points], np.zeros(8, np.int64), 1, 5)([points])[0], np.ones((8, 1))
+    )
+    votes = fit_votes([points], np.repeat([0, 2], 4), 4, 20)([points])[0]
     assert votes.shape == (8, 4)
     assert_allclose(votes.sum(axis=1), 1.0)
     assert_array_equal(votes[:, [1, 3]], 0.0)
@@ -159,6 +161,6 @@ def test_a_sample_without_a_view_of_any_voter_has_equal_votes() -> None:
         loadings=(np.ones((1, 1)), np.zeros((1, 0))),
         discriminants=(voters[:, :1], np.full((3, 0), np.nan)),
     )
-    found, preferred = votes.with_views([np.array([[np.nan], [1.1]]), np.array([[5.0], [np.nan]])])
+    found, preferred = votes([np.array([[np.nan], [1.1]]), np.array([[5.0], [np.nan]])])
     assert_allclose(found, np.array([[1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0]]))
     assert preferred.tolist()[1] == [1, -1]
