@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.engine.blocks import FAN_IN, GraphSpectrum, Stage, View, taken
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.prepare import Prepared
-from mscam_dask.solvers.admm import (
-    EmbeddedRows,
-    ReducedSums,
-    added_sums,
-    embed_rows,
-    reduced_sums,
-    smoothed_coefficients,
-    solve_reduced,
-)
+from mscam_dask.solvers import admm
 from mscam_dask.solvers.graph_update import projected_distances, projected_weight
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import added
@@ -50,7 +42,7 @@ def embed_views(
         ]
         solved = stage.submit(
             solved_view,
-            stage.tree(added_sums, sums, n_left=FAN_IN),
+            stage.tree(admm.added_sums, sums, n_left=FAN_IN),
             view.empty,
             name,
             parameters,
@@ -73,7 +65,7 @@ def _block_sums(
     halo = spectrum.halos[number]
     return [
         stage.submit(
-            reduced_sums,
+            admm.reduced_sums,
             taken(view.rows, [*halo[first : first + FAN_IN], number]),
             taken(spectrum.vectors, [*halo[first : first + FAN_IN], number]),
             spectrum.laplacian[number],
@@ -85,7 +77,7 @@ def _block_sums(
 
 
 def solved_view(
-    sums: list[ReducedSums],
+    sums: list[admm.ReducedSums],
     view: RidgeView,
     name: str,
     parameters: Parameters,
@@ -93,14 +85,16 @@ def solved_view(
 ) -> SolvedView:
     """Solve the problem of a view from the sums over its rows."""
     started = time.perf_counter()
-    total = added_sums(sums)
+    total = admm.added_sums(sums)
     weight = graph_weight * projected_weight(total.n_rows, parameters.n_clusters)
     if parameters.model == "mscan":
-        coefficients, distance, objective = smoothed_coefficients(total, view, parameters, weight)
+        coefficients, distance, objective = admm.smoothed_coefficients(
+            total, view, parameters, weight
+        )
         seconds = time.perf_counter() - started
         record = ViewIteration(view=name, objective=objective, seconds=seconds)
         return SolvedView(coefficients, 1.0 / max(distance, np.finfo(float).tiny), record)
-    coefficients, solution = solve_reduced(total, view, parameters, weight)
+    coefficients, solution = admm.solve_reduced(total, view, parameters, weight)
     record = ViewIteration(
         view=name,
         primal_residual=solution.state.primal_residual,
@@ -116,9 +110,11 @@ def solved_view(
 
 def embedded(
     view: RidgeView, vectors: NDArray[Any], solved: SolvedView, parameters: Parameters
-) -> EmbeddedRows:
+) -> admm.EmbeddedRows:
     """Rows of the embedding of a view."""
-    return EmbeddedRows(embed_rows(view, vectors, solved.coefficients, parameters), solved.factor)
+    return admm.EmbeddedRows(
+        admm.embed_rows(view, vectors, solved.coefficients, parameters), solved.factor
+    )
 
 
 def records_of(solved: list[SolvedView]) -> list[ViewIteration]:

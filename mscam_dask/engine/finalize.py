@@ -37,14 +37,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
-from mscam_dask.solvers import borders, cluster_tree, graph_update
-from mscam_dask.solvers.choice import (
-    best_by_borders,
-    best_by_p_value,
-    candidate_partitions,
-    graph_linkages,
-    point_linkages,
-)
+from mscam_dask.solvers import borders, choice, cluster_tree, graph_update
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
@@ -332,21 +325,25 @@ def _better_candidate(
     """Return the candidate of the compared samples that takes the place of a tested partition; None without."""
     points, n_clusters = tested.points, context.parameters.n_clusters
     partitions = [stage.submit(compared, labels, context.prepared.compared)]
-    linkages = [stage.submit(graph_linkages, graphs, n_clusters)]
+    linkages = [stage.submit(choice.graph_linkages, graphs, n_clusters)]
     if not is_supported:
-        linkages.append(stage.submit(point_linkages, points))
+        linkages.append(stage.submit(choice.point_linkages, points))
     candidates: list[Any] = [
-        stage.submit(candidate_partitions, points, some, n_clusters) for some in linkages
+        stage.submit(choice.candidate_partitions, points, some, n_clusters) for some in linkages
     ]
     if not is_supported:
         counted: Any = context.counted
         if counted is None:  # as "auto" has it for this number
             linked = stage.submit(operator.add, *linkages, kind="linkages")
-            counted = stage.item(stage.submit(best_by_p_value, points, linked, [], n_clusters), 1)
+            counted = stage.item(
+                stage.submit(choice.best_by_p_value, points, linked, [], n_clusters), 1
+            )
         candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
-    best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, tested.borders))
+    best = stage.value(
+        stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders)
+    )
     return stage.item(partitions, best) if best else None
 
 

@@ -33,14 +33,8 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
-from mscam_dask.solvers import spectral_cut
+from mscam_dask.solvers import choice, spectral_cut
 from mscam_dask.solvers.borders import JointPoints
-from mscam_dask.solvers.choice import (
-    Linkage,
-    best_by_p_value,
-    graph_linkages,
-    point_linkages,
-)
 from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect, views_agree
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
@@ -410,9 +404,11 @@ def choose_count(
     unit = unit_points(stage, prepared)
     points = [prepared.scorer.points(prepared.bordered), *([] if unit is None else [unit])]
     graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
-    of_graphs = stage.submit(graph_linkages, graphs, most)
+    of_graphs = stage.submit(choice.graph_linkages, graphs, most)
     linkages = [
-        stage.submit(operator.add, of_graphs, stage.submit(point_linkages, some), kind="linkages")
+        stage.submit(
+            operator.add, of_graphs, stage.submit(choice.point_linkages, some), kind="linkages"
+        )
         for some in points
     ]
     partitions = [
@@ -478,7 +474,7 @@ def cut_of(
 
 def best_of_number(
     points: Sequence[JointPoints],
-    linkages: Sequence[Sequence[Linkage]],
+    linkages: Sequence[Sequence[choice.Linkage]],
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     rows: NDArray[np.int64] | None,
@@ -491,7 +487,7 @@ def best_of_number(
         cut = np.unique(cut[rows], return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
     found = [
-        (*best_by_p_value(some, linked, cuts, n_clusters), index)
+        (*choice.best_by_p_value(some, linked, cuts, n_clusters), index)
         for index, (some, linked) in enumerate(zip(points, linkages, strict=True))
     ]
     return min(found, key=operator.itemgetter(0))

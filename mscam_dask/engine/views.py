@@ -19,13 +19,7 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
-from mscam_dask.solvers.lda import (
-    ClassSums,
-    LinearDiscriminants,
-    class_sums,
-    discriminant_points,
-    fitted_discriminants,
-)
+from mscam_dask.solvers import lda
 from mscam_dask.solvers.ridge_view import (
     MAX_EXACT_GRAM,
     RidgeView,
@@ -211,26 +205,28 @@ def learn_metrics(
     return metrics, records
 
 
-def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:
+def class_sums_of(
+    view: RidgeView, labels: NDArray[np.int64], start: int, stop: int
+) -> lda.ClassSums:
     """Sums of a block of rows by cluster."""
     n_clusters, own = int(labels.max()) + 1, labels[start:stop]  # −1 where a label is not known
     own = own if view.present is None else own[view.present.samples]
-    return class_sums(view.basis.vectors[:, : SIZES.max_rank], own, n_clusters)
+    return lda.class_sums(view.basis.vectors[:, : SIZES.max_rank], own, n_clusters)
 
 
 def learn_metric(
-    sums: list[ClassSums], view: RidgeView, name: str
-) -> tuple[NDArray[np.float64], LinearDiscriminants, ViewIteration]:
+    sums: list[lda.ClassSums], view: RidgeView, name: str
+) -> tuple[NDArray[np.float64], lda.LinearDiscriminants, ViewIteration]:
     """Loadings of the linear discriminants of a view, the discriminants without rows, and the record."""
     started = time.perf_counter()
-    loadings, metric = fitted_discriminants(functools.reduce(ClassSums.merge, sums), view)
+    loadings, metric = lda.fitted_discriminants(functools.reduce(lda.ClassSums.merge, sums), view)
     seconds = time.perf_counter() - started
     record = ViewIteration(view=name, objective=-metric.separation, seconds=seconds)
     return loadings, metric, record
 
 
 def discriminants(
-    view: RidgeView, metric: tuple[NDArray[np.float64], LinearDiscriminants, ViewIteration]
-) -> LinearDiscriminants:
+    view: RidgeView, metric: tuple[NDArray[np.float64], lda.LinearDiscriminants, ViewIteration]
+) -> lda.LinearDiscriminants:
     """Rows of a view in its linear discriminants."""
-    return metric[1].of_rows(discriminant_points(view, metric[0]))
+    return metric[1].of_rows(lda.discriminant_points(view, metric[0]))

@@ -17,13 +17,7 @@ from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.monitor.run_record import (
-    ResumeEntry,
-    RunRecord,
-    blas_libraries,
-    now,
-    software_versions,
-)
+from mscam_dask.monitor import run_record
 from mscam_dask.pipeline.open_data import (
     NAME_DIGITS,
     OpenData,
@@ -114,14 +108,14 @@ def run_pipeline(
                 "another output directory."
             )
     seed = settings.cluster.parameters.get("random_state")
-    record = RunRecord(
+    record = run_record.RunRecord(
         state="running",
         pipeline=settings.name,
         method=settings.cluster.method,
         seed=seed if isinstance(seed, int) else None,
-        started=now(),
-        versions=software_versions(),
-        blas=blas_libraries(),
+        started=run_record.now(),
+        versions=run_record.software_versions(),
+        blas=run_record.blas_libraries(),
         settings=msgspec.to_builtins(settings),
         run_fingerprint=target.run_fingerprint,
         data_fingerprint=target.data_fingerprint,
@@ -179,7 +173,9 @@ def resume_run(
         opened, notes = _data(directory, settings, record, remake=bool(problem))
         if problem:
             notes = (f"The results of {record.ended} are computed again: {problem}.", *notes)
-        entry = ResumeEntry(time=now(), state=record.state, warnings=notes + _differences(record))
+        entry = run_record.ResumeEntry(
+            time=run_record.now(), state=record.state, warnings=notes + _differences(record)
+        )
         record = msgspec.structs.replace(
             record,
             state="running",
@@ -192,8 +188,8 @@ def resume_run(
             labels_sha256=None,
             files_sha256={},
             resumed=(*record.resumed, entry),
-            versions=software_versions(),
-            blas=blas_libraries(),
+            versions=run_record.software_versions(),
+            blas=run_record.blas_libraries(),
         )
         directory.write_record(record)
         return Run(settings, directory, record, observers, opened=opened).execute()
@@ -208,7 +204,7 @@ def _place_of(path: Path) -> Path:
     return path
 
 
-def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
+def _read(directory: RunDirectory) -> tuple[run_record.RunRecord, Settings]:
     if not os.path.lexists(directory.record):
         raise ConfigurationError(
             f"{directory.path} holds no run: it has no run.json. Run the pipeline again with this "
@@ -256,7 +252,7 @@ def _check_pipeline(directory: RunDirectory, settings: Settings) -> None:
 
 
 def _data(
-    directory: RunDirectory, settings: Settings, record: RunRecord, *, remake: bool
+    directory: RunDirectory, settings: Settings, record: run_record.RunRecord, *, remake: bool
 ) -> tuple[OpenData | None, tuple[str, ...]]:
     """Return the verified data of the run; None if they are to be ingested (again, with `remake`)."""
     earlier = record.data
@@ -294,10 +290,10 @@ def _data(
     return opened, notes
 
 
-def _differences(record: RunRecord) -> tuple[str, ...]:
+def _differences(record: run_record.RunRecord) -> tuple[str, ...]:
     """Return warnings on software that differs from that at the start of the run."""
     then = _software(record.versions, record.blas)
-    present = _software(software_versions(), blas_libraries())
+    present = _software(run_record.software_versions(), run_record.blas_libraries())
     changed = "; ".join(
         f"{name} {version} -> {present.get(name, 'none')}"
         for name, version in then.items()
