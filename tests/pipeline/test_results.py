@@ -14,12 +14,10 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.pipeline.doctor import violations
-from mscam_dask.types.result import Structure
 from tests.messages import raises
 from tests.synthetic import three_subspaces
 
@@ -74,18 +72,6 @@ def test_arrays_have_checksums_and_the_graph_is_the_group_that_anndata_writes(pa
     encoding = ("encoding-type", "encoding-version", "shape")
     assert [graph.attrs[key] for key in encoding] == ["csr_matrix", "0.1.0", [60, 60]]
     assert {name for name, _ in graph.arrays()} == {"data", "indices", "indptr"}
-
-
-@pytest.mark.parametrize("n_clusters", [1, 20])
-def test_a_fit_without_iterations_has_a_result_too(n_clusters: int, tmp_path: Path) -> None:
-    data = subspace_mixture(20, 2, (4,), rng=np.random.default_rng(1))
-    model = MSCAM(n_clusters=n_clusters, n_jobs=1).fit(data)
-    result = read_result(write_result(model.solution_, tmp_path / "r"))
-    assert result.history.sizes["outer_iteration"] == 0
-    assert result.view_embeddings == {}
-    assert result.assessment.structure is Structure.TRIVIAL
-    assert_array_equal(result.assessment.cluster_tree, model.cluster_tree_)
-    assert len(set(result.labels.tolist())) == n_clusters
 
 
 def test_what_is_no_result_or_lacks_an_array(model: MSCAM, path: Path, tmp_path: Path) -> None:

@@ -51,20 +51,6 @@ def test_keys_are_for_their_owner_alone_whatever_the_umask(tmp_path: Path, umask
         assert b"PRIVATE KEY" not in made.certificate(name).read_bytes()
 
 
-def test_what_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
-    made = make_certificates(tmp_path)
-    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with raises(ConfigurationError, tmp_path, "ca.pem", "--renew"):
-        make_certificates(tmp_path)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    renewed = make_certificates(tmp_path, renew=True)
-    assert renewed.authority.read_bytes() == before["ca.pem"]
-    assert renewed.key("ca").read_bytes() == before["ca-key.pem"]
-    for role in ROLES:
-        assert made.key(role).read_bytes() != before[f"{role}-key.pem"]
-        read(made.certificate(role)).verify_directly_issued_by(read(made.authority))
-
-
 def test_an_authority_that_cannot_renew(tmp_path: Path) -> None:
     old, mixed = tmp_path / "old", tmp_path / "mixed"
     make_certificates(old, days=1, now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))

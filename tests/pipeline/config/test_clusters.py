@@ -12,7 +12,7 @@ import pytest
 
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.read_config import load_class, read_config, settings_text
+from mscam_dask.pipeline.read_config import load_class, read_config
 from mscam_dask.pipeline.settings import AdaptTable, ExecutionTable
 from mscam_dask.pipeline.toml_document import Override
 from tests.messages import raises
@@ -43,33 +43,6 @@ def test_the_manifest_is_beside_the_file_or_in_the_working_directory(
     on_the_line = execution_overrides({"cluster_options": ("custom_cluster_spec=c.yaml",)})
     given = read(tmp_path, 'cluster = "kubernetes"\n', *on_the_line).cluster_options
     assert given == {"custom_cluster_spec": str(elsewhere / "c.yaml")}
-
-
-def test_a_batch_scheduler_with_its_keys_is_read_back_from_a_run_directory(tmp_path: Path) -> None:
-    file = tmp_path / "p.toml"
-    file.write_text(
-        f'{HEAD}cluster = "slurm"\nthreads = 4\nmemory_limit = "8 GiB"\nlifetime = "55 minutes"\n'
-        'lifetime_stagger = "4m"\nadapt = {minimum = 1, maximum = 8}\nstart_timeout = 60.0\n'
-        '[execution.cluster_options]\nqueue = "long"\njob_extra_directives = ["--qos=night"]\n'
-        "scheduler_options = {port = 8786}\n"
-    )
-    settings = read_config(file)
-    assert settings.execution == ExecutionTable(
-        cluster="slurm",
-        threads=4,
-        memory_limit="8 GiB",
-        lifetime="55 minutes",
-        lifetime_stagger="4m",
-        adapt=AdaptTable(minimum=1, maximum=8),
-        start_timeout=60.0,
-        cluster_options={
-            "queue": "long",
-            "job_extra_directives": ["--qos=night"],
-            "scheduler_options": {"port": 8786},
-        },
-    )
-    file.write_text(settings_text(settings))
-    assert read_config(file).execution == settings.execution
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,6 @@ from mscam_dask.pipeline.toml_document import (
     Override,
     parse_override,
     read_document,
-    toml_text,
 )
 from tests.messages import quotes, raises
 
@@ -315,24 +312,6 @@ def test_the_largest_file_is_read_soon(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "value"),
-    [
-        ("cluster.n_clusters=7", ("cluster", "n_clusters"), 7),
-        ("cluster.alpha = 0.5", ("cluster", "alpha"), 0.5),
-        ("data.source=./ü.csv", ("data", "source"), "./ü.csv"),
-        ('data.source=["a", "b"]', ("data", "source"), ["a", "b"]),
-        ('data.view_type."view one"="kernel"', ("data", "view_type", "view one"), "kernel"),
-        ('data.labels="a=b"', ("data", "labels"), "a=b"),
-    ],
-)
-def test_overrides_are_toml_values_or_plain_words(text: str, key: Any, value: object) -> None:
-    override = parse_override(text)
-    assert (override.key, override.value) == (key, value)
-    assert type(override.value) is type(value)
-    assert override.origin == f"--set {text}"
-
-
-@pytest.mark.parametrize(
     "text",
     [
         *("", "n_clusters=3", "cluster.n_clusters", "=3", "cluster.=3", "cluster..n=3"),
@@ -360,10 +339,3 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
     into_a_number = "--set cluster.n_clusters.pix=1"
     with raises(ConfigurationError, into_a_number, 3):
         read_document(file).overridden([parse_override(into_a_number.partition(" ")[2])])
-
-
-def test_written_toml_leaves_out_none_and_keeps_types() -> None:
-    tables = {"a": {"b": None, "c": 1, "d": 1.0, "e": ["x", "\u00fc\n"]}}
-    found = tomllib.loads(toml_text(tables))["a"]
-    assert found == {"c": 1, "d": 1.0, "e": ["x", "\u00fc\n"]}
-    assert [type(found[key]) for key in "cd"] == [int, float]

@@ -21,7 +21,7 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN, Constants, load_run
 from mscam_dask.cli import main
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.ingest import append, ingest
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import StoredArrays, read_model, read_result
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -100,13 +100,6 @@ def test_a_run_of_the_other_estimator(pipeline: Write) -> None:
     same_model(loaded, mscan, three_subspaces(45, seed=4))
 
 
-def test_settings_that_were_selected_are_loaded(tiny: Path) -> None:
-    loaded = load_run(again(write_tiny(Path(), QUIET, clusters=AUTO)).directory.path)
-    model = MSCAM("auto", n_jobs=1).fit(three_subspaces())
-    same_model(loaded, model, three_subspaces(30, seed=2))
-    assert loaded.n_clusters_curves_.equals(model.n_clusters_curves_)
-
-
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
 def test_one_cluster_without_structure_is_a_model_too() -> None:
     rng = np.random.default_rng(5)
@@ -166,18 +159,6 @@ def test_a_run_predicts_after_its_store_has_grown(tiny: Path, *, as_url: bool) -
     assert_array_equal(loaded.predict(new), before)
     with raises(DataError, "view_0", "data.zarr", "changed"):
         loaded.cluster_features()
-
-
-def test_links_and_moved_directories_are_loaded(path: Path, model: MSCAM) -> None:
-    new = three_subspaces(30)
-    Path("link").symlink_to(path)
-    assert_array_equal(load_run("link").predict(new), model.predict(new))
-    shutil.move(path, "moved")
-    moved = load_run(Path("moved"))
-    assert_array_equal(moved.predict(new), model.predict(new))
-    assert moved.cluster_features(1)  # data.zarr moved too
-    with raises(ConfigurationError, "link", path):
-        load_run("link")
 
 
 # ----------------------------------------------------------------------------- files
@@ -358,21 +339,6 @@ def test_a_run_clusters_every_sample_and_its_report_has_a_table_of_presence(
     assert not re.search(r"\bnan\b", page)
 
 
-def test_a_loaded_run_predicts_samples_of_some_views(incomplete: tuple[Path, Any, Any]) -> None:
-    directory, has, _ = incomplete
-    model = load_run(directory)
-    data = open_store(directory / "data.zarr")
-    assert_array_equal(model.view_presence_, data.presence)
-    assert np.mean(model.predict(data) == model.labels_) > 0.95
-    assert_array_equal(model.view_votes_["a"] < 0, ~data.presence[:, 0])
-    samples = pd.read_csv(directory / "samples.csv")
-    assert_array_equal(samples["vote_a"].fillna(-1), model.view_votes_["a"])
-    table = predict_files(directory, [str(directory.parent / "a.csv")])
-    assert len(table["cluster"]) == has[:, 0].sum()
-    by_id = pd.Series(model.labels_, index=list(data.sample_ids or ()))
-    assert np.mean(by_id[table["sample"]].to_numpy() == table["cluster"].to_numpy()) > 0.6
-
-
 def holed_frames(directory: Path) -> dict[str, pd.DataFrame]:
     """Two tables of 90 samples with missing cells: 60 in the files old/*, the rest in new/*."""
     views, _ = gaussian_views(1, n_samples=90, spread=2.0, dims=(4, 6))
@@ -408,21 +374,3 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(tmp_path: Path) -> None
     assert_array_equal(again.predict(filled), loaded.predict(filled))
     with raises(DataError, "data.zarr"):
         again.predict(new)
-
-
-def test_fits_and_runs_of_an_imputed_store_fill_missing_cells_in_the_same_way(
-    tmp_path: Path,
-) -> None:
-    frames = holed_frames(tmp_path)
-    store = tmp_path / "s.zarr"
-    files = {place: [tmp_path / place / f"{name}.csv" for name in "ab"] for place in ("old", "new")}
-    ingest(files["old"], store, impute="median")
-    run(write_tiny(tmp_path, QUIET, data='source = "s.zarr"'), tmp_path / "run")
-    table = predict_files(tmp_path / "run", [str(file) for file in files["new"]])
-    model = quick(max_iter=3).fit(store)
-    assert (
-        table["cluster"].tolist()
-        == model.predict({name: frame.iloc[60:] for name, frame in frames.items()}).tolist()
-    )
-    append(files["new"], store, impute="mean")
-    assert [getattr(view, "impute", None) for view in open_store(store).views] == ["median"] * 2

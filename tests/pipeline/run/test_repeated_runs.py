@@ -16,14 +16,13 @@ from mscam_dask.cli.console import relative
 from mscam_dask.cli.run import plan_run
 from mscam_dask.data.results import read_result
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.open_data import open_data
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import resolve_target, resume_run
 from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.types.rules import SIZES
-from tests.messages import quotes, raises
+from tests.messages import quotes
 from tests.pipeline.runs import HERE, QUIET, THREE, Write, a_chunk, again, labels_of, write_tiny
 from tests.synthetic import save_npz, three_subspaces
 
@@ -152,19 +151,6 @@ def test_a_damaged_result_is_not_taken_over(
     _cut_short(first.directory)
     again(pipeline(NO_SCORES))
     assert len(fits) == 1
-
-
-def test_a_run_that_was_cut_off_is_gone_on_with_and_holds_its_directory(
-    stopped: RunDirectory, pipeline: Write, tmp_path: Path
-) -> None:
-    outcome = again(pipeline(QUIET), output=stopped.path)
-    assert outcome.record.state == "finished"
-    assert [entry.after_iteration for entry in outcome.record.resumed] == [1]
-    assert not again(pipeline(QUIET), output=stopped.path).resumed
-    with raises(ConfigurationError, stopped.path, "--overwrite"):
-        again(pipeline(f"alpha = 2.0\n{QUIET}"), output=stopped.path)
-    place = resolve_target(read_config(pipeline("[output]\ndirectory = 'y'\n")))
-    assert (place.directory, place.action) == (tmp_path / "y", "run")
 
 
 def test_a_plan_leaves_nothing_behind_and_names_where_the_run_then_is(

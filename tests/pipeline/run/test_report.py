@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.report import METRICS, metrics_text, read_success, write_report
 from mscam_dask.pipeline.run_directory import RunDirectory
@@ -23,17 +23,6 @@ prometheus = pytest.importorskip("prometheus_client.parser")
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
 
 # --------------------------------------------------------------------------- report
-
-
-def test_it_links_to_the_files_from_where_it_is(finished: RunDirectory, tmp_path: Path) -> None:
-    page = finished.report.read_text(encoding="utf-8")
-    assert 'href="result.zarr/"' in page
-    elsewhere = tmp_path / "a b" / "page.html"
-    assert write_report(finished, elsewhere) == elsewhere
-    assert 'href="../out/labels.csv"' in elsewhere.read_text(encoding="utf-8")
-    assert [item.name for item in elsewhere.parent.iterdir()] == ["page.html"]
-    with raises(DataError, tmp_path):
-        write_report(finished, tmp_path)
 
 
 def test_labels_and_sample_ids_come_from_the_data_or_are_missed_aloud(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,9 @@ from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ClusterError, ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
-from mscam_dask.monitor.messages import number
-from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run_directory import RunDirectory
-from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.result import Status
-from tests.messages import raises
-from tests.pipeline.runs import HERE, QUIET, THREE, Write, run, write_tiny
+from tests.pipeline.runs import HERE, QUIET, Write, run, write_tiny
 
 
 def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path: Path) -> None:
@@ -104,38 +99,6 @@ def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
     assert "evaluate" not in outcome.record.seconds
 
 
-def test_what_the_file_leaves_open_is_chosen_and_recorded_with_its_curves(
-    tiny: Path, tmp_path: Path
-) -> None:
-    file = write_tiny(tmp_path, QUIET, clusters="[cluster]\nn_clusters = 'auto'\n")
-    events: list[Event] = []
-    outcome = run(file, tmp_path / "out", observers=[events.append])
-    fit = outcome.record.fit
-    assert (fit.setting.scale, fit.setting.alpha) == ("by view", None)
-    assert set(fit.setting.views) == set(fit.view_contributions)
-    for view in fit.setting.views.values():
-        assert view.scale in {"unit", "standard"}
-        assert -1 <= view.agreement <= 1
-        assert view.margin_se >= 0
-    candidates = fit.candidate_settings
-    assert {setting["scale"] for setting in candidates} == {"by view"}
-    graphs = [(setting["initial_graph"], setting["n_neighbors"]) for setting in candidates]
-    assert graphs == [("mean", 20), ("mixed", 20)]
-    assert fit.setting.initial_graph == graphs[fit.selected_setting][0]
-    ways = [[name, view.scale, view.alpha] for name, view in fit.setting.views.items()]
-    assert candidates[fit.selected_setting]["view_settings"] == ways
-    (counted,) = [event for event in events if isinstance(event, NClustersSelected)]
-    curves = fit.n_clusters_curves
-    assert tuple(curves["p_values"]) == counted.p_values
-    assert tuple(curves["counts"]) == tuple(range(2, 7))  # a tenth of 60 samples
-    assert curves["n_clusters"] == fit.n_clusters == len(fit.cluster_sizes)
-    assert '"n_clusters_selected"' in outcome.directory.events.read_text()
-    page = write_report(outcome.directory).read_text(encoding="utf-8")
-    assert f'<tr class="taken"><th scope="row" class="n">{fit.n_clusters}</th>' in page
-    largest = re.escape(number(counted.p_values[3]))
-    assert re.search(rf'\b5\b[^<>"]*\b{largest}', page)  # of five clusters, in one text
-
-
 def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
     data, one = "source = 'digits'\nfamilies = ['zernike']", "[cluster]\nn_clusters = 1\n"
     file = write_tiny(tmp_path, QUIET, data=data, clusters=one)
@@ -145,18 +108,6 @@ def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
     assert record.data.n_classes == 10
     assert record.fit.status == "SINGLE_CLUSTER"
     assert not any("separated" in getattr(event, "summary", "") for event in events)
-
-
-def test_more_clusters_than_samples_is_said_before_a_cluster_starts(
-    tiny: Path, tmp_path: Path
-) -> None:
-    clusters = THREE.replace("= 3", "= 61", 1)
-    file = write_tiny(tmp_path, "[execution]\nworkers = 1\n", clusters=clusters)
-    with raises(ConfigurationError, "n_clusters", 61, 60):
-        run(file, tmp_path / "out")
-    record = RunDirectory(tmp_path / "out").read_record()
-    assert record.exit_code == 2
-    assert "start" not in record.seconds
 
 
 def test_a_scheduler_that_is_not_there_is_worth_another_try(

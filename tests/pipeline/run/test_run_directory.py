@@ -30,7 +30,7 @@ from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory, is_locked, write_whole
 from tests.faults.memory_disk import failing, traced
 from tests.messages import quotes, raises
-from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, labels_of, stop
+from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, stop
 
 State = Literal["running", "finished", "failed"]
 
@@ -310,13 +310,3 @@ def test_a_damaged_record_can_be_replaced_and_its_results_stay_until_then(night:
     assert (night.root / "labels.csv").read_bytes() == night.labels
     night.tonight()
     night.assert_second_is_there()
-
-
-def test_a_named_run_is_computed_again_and_not_reused(
-    first: RunOutcome, pipeline: Write, fits: list[Any]
-) -> None:
-    second = again(pipeline(QUIET), overwrite=True)
-    assert len(fits) == 1
-    assert second.directory == first.directory
-    assert second.record.number == first.record.number + 1
-    assert labels_of(second).tolist() == labels_of(first).tolist()
