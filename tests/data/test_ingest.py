@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ import pytest
 import xarray as xr
 from numpy.typing import NDArray
 
-from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
-from tests.data.stores import names_of
 from tests.messages import quotes
 
 
@@ -57,17 +55,6 @@ def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------- views, metric
 
 
-def test_views_select_reorder_and_rename(tmp_path: Path) -> None:
-    source = save_npz(tmp_path / "a.npz", view_names=np.array(["colour", "shape"]))
-    ordered = ingest(source, tmp_path / "a.zarr", views=["shape", "colour"])
-    assert list(stored(ordered)) == ["shape", "colour"]
-    renamed = ingest(source, tmp_path / "b.zarr", views={"shape": "outline"})
-    assert list(stored(renamed)) == ["outline"]
-    np.testing.assert_array_equal(stored(renamed)["outline"], SHAPE)
-    with pytest.raises(DataError):
-        ingest(source, tmp_path / "c.zarr", views=["shape", "shape"])
-
-
 def write_named(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
     arrays: dict[str, Any] = views
     np.savez(path.with_suffix(".npz"), **arrays)
@@ -101,75 +88,6 @@ def test_views_are_chosen_across_sources(
     with pytest.raises(DataError):
         ingest([both, clash], tmp_path / "b.zarr", views=["shape"])
     assert not (tmp_path / "b.zarr").exists()
-
-
-def test_metric_of_the_source_stands_unless_told(tmp_path: Path) -> None:
-    source = tmp_path / "a.npz"
-    np.savez(source, view_0=1 - np.eye(4), view_1=np.eye(4), kind=np.array(["distance", "kernel"]))
-
-    def metrics(output: str, view_type: Any = None) -> list[str]:
-        return [
-            view.view_type for view in ingest(source, tmp_path / output, view_type=view_type).views
-        ]
-
-    assert metrics("a.zarr") == ["distance", "kernel"]
-    assert metrics("b.zarr", {"view_1": "features"}) == ["distance", "features"]
-    with pytest.raises(ConfigurationError):
-        metrics("c.zarr", "cosine")
-    assert not (tmp_path / "c.zarr").exists()
-
-
-def test_names_of_columns_follow_their_view(tmp_path: Path) -> None:
-    frames = {
-        "colour": pd.DataFrame(COLOUR, columns=list("rgb")),
-        "shape": pd.DataFrame(SHAPE, columns=["height", "width"]),
-        "bare": pd.DataFrame(SHAPE),
-        "lab": xr.DataArray(COLOUR, dims=("sample", "part"), coords={"part": list("Lab")}),
-    }
-    ingest(as_multi_view(frames), tmp_path / "a.zarr")
-    assert names_of(open_store(tmp_path / "a.zarr")) == {
-        "colour": tuple("rgb"),
-        "shape": ("height", "width"),
-        "bare": ("0", "1"),
-        "lab": tuple("Lab"),
-    }
-    swapped = {"shape": "colour", "colour": "shape"}
-    ingest(tmp_path / "a.zarr", tmp_path / "b.zarr", views=swapped)
-    again = names_of(open_store(tmp_path / "b.zarr"))
-    assert again == {"shape": tuple("rgb"), "colour": ("height", "width")}
-    text = tmp_path / "t.csv"
-    text.write_text("id,p,class,q\na,1,0,2\nb,3,1,5\n")
-    ingest(text, tmp_path / "c.zarr", views={"t": "table"})
-    assert names_of(open_store(tmp_path / "c.zarr")) == {"table": ("p", "q")}
-    dataset = xr.Dataset({"lab": frames["lab"], "bare": (("sample", "any"), SHAPE)})
-    dataset.to_zarr(tmp_path / "foreign.zarr", zarr_format=2, consolidated=False)
-    ingest(tmp_path / "foreign.zarr", tmp_path / "d.zarr")
-    assert names_of(open_store(tmp_path / "d.zarr")) == {"lab": tuple("Lab"), "bare": None}
-
-
-def test_several_files_are_several_views_named_by_file(tmp_path: Path) -> None:
-    np.save(tmp_path / "colour.npy", COLOUR.T)
-    np.savetxt(tmp_path / "shape.txt", SHAPE)
-    colour = Source(tmp_path / "colour.npy", samples_in="columns")
-    views = stored(ingest([colour, str(tmp_path / "shape.txt")], tmp_path / "s.zarr"))
-    assert list(views) == ["colour", "shape"]
-    np.testing.assert_array_equal(views["colour"], COLOUR)
-    np.testing.assert_array_equal(views["shape"], SHAPE)
-    named = ingest(Source(tmp_path / "shape.txt", name="outline"), tmp_path / "t.zarr")
-    assert [view.name for view in named.views] == ["outline"]
-
-
-def test_data_in_memory_and_stores_are_sources(tmp_path: Path) -> None:
-    data = as_multi_view({"colour": COLOUR, "d": 1 - np.eye(N)}, view_type={"d": "distance"})
-    data = replace(data, labels=LABELS, label_names=("x", "y", "z"), sample_ids=tuple("abcdefg"))
-    first = ingest(data, tmp_path / "a.zarr")
-    second = ingest(first.output, tmp_path / "b.zarr", views=["d"])
-    copied = open_store(second.output)
-    assert copied.view_names == ("d",)
-    assert copied.views[0].view_type == "distance"
-    assert copied.label_names == ("x", "y", "z")
-    assert copied.sample_ids == tuple("abcdefg")
-    assert first.digest == data.digest()
 
 
 def test_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:

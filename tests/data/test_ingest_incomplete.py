@@ -94,23 +94,6 @@ def test_labels_of_samples_that_their_file_does_not_have(tmp_path: Path) -> None
     assert data.label_names == ("u", "v")
 
 
-def test_distances_and_whole_numbers_may_lack_samples(tmp_path: Path) -> None:
-    points = np.array([0.0, 1.0, 3.0, 7.0, 8.0])
-    distances = np.abs(points[:, None] - points)
-    distances[2], distances[:, 2] = np.nan, np.nan
-    counts = np.array([[1, 2], [3, 4], [5, 6], [7, 8], [9, 1]])
-    given = as_multi_view(
-        {"a": np.where([[True], [True], [True], [False], [True]], counts, np.nan), "b": distances},
-        view_type={"b": "distance"},
-    )
-    data = verify_store(ingest(given, tmp_path / "s.zarr").output)
-    assert data.views[1].shape == (4, 4)
-    kept = [0, 1, 3, 4]
-    assert_array_equal(data.views[1].read(1, 3), distances[np.ix_(kept, kept)][1:3])
-    assert_array_equal(data.views[0].read(0, 4), counts[[0, 1, 2, 4]])
-    assert data.digest() == given.digest()
-
-
 @pytest.mark.parametrize("chunk_size", [2, 100])
 def test_a_store_of_incomplete_views_can_be_copied(
     tmp_path: Path, files: list[Path], chunk_size: int

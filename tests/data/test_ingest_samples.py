@@ -14,7 +14,7 @@ from mscam_dask.data.ingest import IngestReport, ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.sample_ids import encoded_id
 from mscam_dask.errors import DataError
-from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
+from tests.data.ingested import COLOUR, LABELS, N, save_npz, stored
 from tests.messages import quotes
 
 
@@ -55,27 +55,6 @@ def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
             ingest(source, tmp_path / "s.zarr", labels=names)
     with pytest.raises(DataError):
         ingest(source, tmp_path / "s.zarr", labels="nowhere")
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("l.csv", ",kind\n{}"), ("l.tsv", "sample\tclass\n{}"), ("l.csv", "name,label\n{}\nother,9")],
-)
-def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) -> None:
-    ids = [f"s{i}" for i in range(N)]
-    pd.DataFrame(COLOUR, index=ids).to_csv(tmp_path / "colour.csv")
-    mark = "\t" if name.endswith("tsv") else ","
-    lines = [f"{item}{mark}{label}" for item, label in zip(ids, LABELS, strict=True)]
-    file = tmp_path / name
-    file.write_text(text.format("\n".join(lines[::-1])))
-    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
-    assert labels_of(report) == LABELS.tolist()
-    (note,) = [note for note in report.notes if str(file) in note]
-    assert numbers_in(note.replace(str(file), "")) == ([1] if "other" in text else [])
-    file.write_text("\n".join(map(str, LABELS)))
-    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file, overwrite=True)
-    assert labels_of(report) == LABELS.tolist()
-    assert any(re.match(quotes(file, "'s0'"), note) for note in report.notes)
 
 
 def test_labels_of_a_run_match_ids_that_start_like_formulas(tmp_path: Path) -> None:
@@ -147,27 +126,3 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     (of_first, of_second) = report.origin
     assert (of_first["labels"], of_second["labels"]) == ("none", "column 'label'")
     assert numbers_in(of_second["rows"].replace(str(tmp_path), "")) == [3, 3]
-
-
-def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
-    ids = np.array(list("abcdefg"))
-    first = save_npz(tmp_path / "a.npz", sample_ids=ids)
-    np.save(tmp_path / "plain.npy", SHAPE)
-    report = ingest([first, tmp_path / "plain.npy"], tmp_path / "1.zarr")
-    assert open_store(report.output).sample_ids == tuple(ids)
-    swapped = ids[[0, 2, 1, 3, 4, 5, 6]]
-    second = save_npz(tmp_path / "b.npz", sample_ids=swapped, view_names=np.array(["c", "d"]))
-    report = ingest([first, second], tmp_path / "2.zarr")
-    assert open_store(report.output).sample_ids == tuple(ids)
-    assert any(re.match(quotes(first, second), note) for note in report.notes)
-    values = stored(report)
-    for plain, matched in (("view_0", "c"), ("view_1", "d")):  # the same tables, other ids
-        np.testing.assert_array_equal(values[matched][[0, 2, 1, 3, 4, 5, 6]], values[plain])
-    other = save_npz(
-        tmp_path / "d.npz", sample_ids=np.array(list("abcdefx")), view_names=np.array(["e", "f"])
-    )
-    with pytest.raises(DataError):
-        ingest([first, other], tmp_path / "4.zarr")
-    third = save_npz(tmp_path / "c.npz", sample_ids=np.array(list("abcdefa")))
-    with pytest.raises(DataError, match=r"'a'.*\[0, 6\]"):
-        ingest(third, tmp_path / "3.zarr")

@@ -260,26 +260,6 @@ def test_decimals_as_names_of_columns(tmp_path: Path) -> None:
     assert any("400.5" in note and "--header" in note for note in notes)
 
 
-@pytest.mark.parametrize(
-    "names", [[0, 1, 2], [4000.5, 3998.6, 3996.7], [400.5, 402.4, 404.3], ["0", "1", "0.1"]]
-)
-@pytest.mark.parametrize(
-    ("name", "cells"), [("kind", KINDS), ("class", [0, 1] * 6), ("name", A.index)]
-)
-def test_numbers_as_names_of_columns_beside_text(
-    tmp_path: Path, names: list[Any], name: str, cells: list[Any]
-) -> None:
-    """Numbers of columns, also below them, and falling or rising wavelengths; with labels or ids."""
-    counts = WHOLE.iloc[:, :3].set_axis(names, axis=1)
-    for frame in (counts, counts + 0.5):
-        frame.assign(**{name: cells}).to_csv(tmp_path / "a.csv", index=False)
-        labels = None if name == "name" else name
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=labels, overwrite=True)
-        data = open_store(tmp_path / "s")
-        assert data.views[0].feature_names == tuple(map(str, names))
-        assert data.n_samples == len(A)
-
-
 ADVICE: dict[str, tuple[str, list[str]]] = {
     "a web page": ("<table><tr><td>id</td></tr></table>", ["a.csv", "web page", "CSV"]),
     "an open quote": (csv_of(A).replace("P05", '"P05'), ["row 4", "P05", "quote is not closed"]),

@@ -30,25 +30,6 @@ def test_whole_numbers_under_one_name_in_two_files_are_ids(tmp_path: Path, name:
     assert open_store(tmp_path / "s.zarr").sample_ids == tuple(map(str, NUMBERS))
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda item: f"{item}.0",
-        lambda item: f"{item:012d}",
-        lambda item: f"20230000000{item}00",
-        lambda item: f"1E{item % 1000}",
-    ],
-    ids=["1000.0", "zero-padded", "20 digits", "1E3"],
-)
-def test_ids_keep_their_spelling(tmp_path: Path, write: Callable[[int], str]) -> None:
-    known = [frame.set_axis([write(item) for item in NUMBERS]) for frame in (A, B)]
-    files = {
-        name: csv_of(one, "Proband") for name, one in zip(("a.csv", "b.csv"), known, strict=True)
-    }
-    found = read(tmp_path, files, known)
-    assert found == "right" or re.match(quotes("refused", "Proband"), found)
-
-
 @pytest.mark.parametrize("name", ["sample_id", "eid", "Proband"])
 @pytest.mark.parametrize("suffix", [".csv", ".txt", ".parquet"])
 def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix: str) -> None:
@@ -166,19 +147,6 @@ def test_ids_written_twice_without_a_header(tmp_path: Path) -> None:
     twice = csv_of(first.reset_index(names="FID").set_axis(NUMBERS), "IID", sep=" ")
     files = {"a.txt": twice.split("\n", 1)[1], "b.csv": csv_of(second.iloc[ORDER], "IID")}
     assert read(tmp_path, files, (first.set_axis(range(4), axis=1), second)) == "right"
-
-
-@pytest.mark.parametrize("join", [None, "outer"])
-def test_ids_with_a_prefix_in_each_file_are_shown(tmp_path: Path, join: str | None) -> None:
-    frames = [
-        A.set_axis([f"rna_{item}" for item in TEXTS]),
-        B.set_axis([f"meth_{item}" for item in TEXTS]),
-    ]
-    files = {"a.csv": csv_of(frames[0]), "b.csv": csv_of(frames[1].iloc[ORDER])}
-    found = read(tmp_path, files, frames, join=join)
-    assert re.match(
-        quotes("refused", "share no sample", "rna_P", "meth_P", "12 would be equal"), found
-    )
 
 
 @pytest.mark.parametrize("ids", [NUMBERS, TEXTS], ids=["numbers", "texts"])

@@ -11,7 +11,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
-from tests.data.known_tables import NUMBERS, ORDER, A, csv_of, outcome
+from tests.data.known_tables import ORDER, A, csv_of, outcome
 from tests.messages import raises
 
 
@@ -52,31 +52,3 @@ def test_labels_of_numbered_patients_are_not_taken_by_row(tmp_path: Path) -> Non
     kinds.to_csv(tmp_path / "kinds.csv")
     with raises(DataError, "written in two ways", "prefix"):
         ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-
-
-def test_labels_beside_whole_numbers_that_are_the_ids(tmp_path: Path) -> None:
-    """The values say which column has the ids, whatever its name and order."""
-    (tmp_path / "a.csv").write_text(csv_of(A.set_axis(NUMBERS), "eid"))
-    kinds = pd.Series([0, 1, 2] * 4, NUMBERS, name="kind")
-    for table_of_kinds in (
-        kinds.rename_axis("kk").reset_index(),
-        kinds.rename_axis("kk").reset_index().iloc[:, ::-1],
-    ):
-        table_of_kinds.iloc[ORDER].to_csv(tmp_path / "kinds.csv", index=False)
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv", overwrite=True)
-        labels = open_store(tmp_path / "s").labels
-        assert labels is not None
-        assert labels.tolist() == kinds.tolist()
-
-
-def test_labels_in_a_sheet_of_their_own(tmp_path: Path) -> None:
-    pytest.importorskip("openpyxl")
-    kinds = pd.DataFrame({"kind": [*"uvw" * 4]}, index=A.index)
-    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
-        for name, frame in {"a": A, "kinds": kinds.iloc[ORDER]}.items():
-            frame.to_excel(book, sheet_name=name, index_label="id")
-    for views in (None, ["a"]):
-        ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr", views=views, labels="kind", overwrite=True)
-        data = open_store(tmp_path / "s.zarr")
-        assert data.view_names == ("a",)
-        assert np.array(data.label_names)[data.labels].tolist() == kinds["kind"].tolist()

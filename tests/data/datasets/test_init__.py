@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mscam_dask.data.datasets import (
-    FAMILIES,
     MIXTURE,
     corrupted_mixture,
     digits_views,
@@ -118,18 +117,6 @@ def test_what_makes_no_data_is_refused(
 
 
 SIDE = 8
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_one_finite_row_per_image_whatever_stands_beside_it(family: str) -> None:
-    stack = np.random.default_rng(0).random((5, 7, 10))
-    stack[2] = 0
-    rows = FAMILIES[family](stack)
-    assert rows.shape[0] == 5
-    assert rows.dtype == np.float64
-    assert np.isfinite(rows).all()
-    alone = np.concatenate([FAMILIES[family](image[None]) for image in stack])
-    np.testing.assert_allclose(rows, alone, rtol=1e-12, atol=1e-15)
 
 
 def outline(line: list[bool]) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -175,21 +174,6 @@ def test_a_view_with_a_name_of_labels_is_known_by_its_first_rows(tmp_path: Path)
 # --------------------------------------------------------------------------------- several, none
 
 
-def test_the_usual_name_and_a_vector_go_first(tmp_path: Path) -> None:
-    same = np.stack([TRUTH, TRUTH], axis=1)
-    arrays = {"colour": COLOUR, "y0": same + 3, "Y": INDICATOR, "gt": TRUTH, "y1": TRUTH[::-1]}
-    path = save_archive(tmp_path / "a.npz", **arrays)
-    found = ingested(path)
-    assert (found.views, found.labels) == (("colour",), TRUTH.tolist())
-    assert found.tells(path, "'gt'")
-    assert found.tells(path, ["Y", "y0"])
-    for labels, expected in (("y0", TRUTH + 3), ("y1", TRUTH[::-1]), (LABELS, LABELS)):
-        found = ingested(path, labels=labels)
-        assert (found.views, found.labels) == (("colour",), expected.tolist())
-    path = save_archive(tmp_path / "a.npz", colour=COLOUR, y1=TRUTH)  # with a digit in its name
-    assert ingested(path).labels is None
-
-
 def test_labels_in_a_file_of_their_own(tmp_path: Path) -> None:
     np.save(tmp_path / "colour.npy", COLOUR)
     truth = save_archive(tmp_path / "a.npz", truth=TRUTH)
@@ -221,20 +205,6 @@ def test_numbered_views_come_back_in_numerical_order(tables: list[NDArray[Any]])
         np.testing.assert_array_equal(values[view.name], table.astype(np.float64))
 
 
-def test_arrays_that_can_only_be_views_have_any_name(tmp_path: Path) -> None:
-    column = np.arange(4)[:, None]
-    names = {"view_names": np.array(["a", "y"]), "labels": np.arange(4) % 2}
-    numbered = save_archive(tmp_path / "n.npz", view_0=np.eye(4), view_1=column, **names)
-    assert [*read(numbered)[0]] == ["a", "y"]
-    np.save(tmp_path / "class.npy", column)
-    zarr.create_array(tmp_path / "y.zarr", data=column)
-    sparse.save_npz(tmp_path / "label.npz", sparse.csr_array(column))
-    for file in ("class.npy", "y.zarr", "label.npz"):
-        values, loaded = read(tmp_path / file)
-        np.testing.assert_array_equal(values[Path(file).stem], column)
-        assert loaded.labels is None
-
-
 @pytest.mark.parametrize("key", ["view_0", "colour"])
 @pytest.mark.parametrize("ids", [[[2], [0], [1]], [b"s2", b"s0", "é".encode()]], ids=str)
 def test_sample_ids_of_archives(tmp_path: Path, key: str, ids: list[Any]) -> None:
@@ -243,17 +213,6 @@ def test_sample_ids_of_archives(tmp_path: Path, key: str, ids: list[Any]) -> Non
     assert [*values] == [key]
     assert loaded.sample_ids == (("2", "0", "1") if ids[0] == [2] else ("s2", "s0", "é"))
     assert loaded.notes == ()
-
-
-def test_sample_ids_that_are_none(tmp_path: Path) -> None:
-    path = save_archive(tmp_path / "a.npz", view_0=np.eye(3), sample_ids=np.eye(3))
-    _, loaded = read(path)
-    assert loaded.sample_ids is None
-    assert "sample_ids" in loaded.notes[0]
-    save_archive(path, colour=np.eye(3), sample_ids=np.eye(3))
-    assert [*read(path)[0]] == ["colour", "sample_ids"]
-    save_archive(path, colour=np.eye(3), sample_ids=np.arange(3)[:, None])
-    assert [*read(path, views=("sample_ids",))[0]] == ["sample_ids"]
 
 
 def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
@@ -287,19 +246,6 @@ def test_sparse_archive(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(path)[0]["words"], dense)
     turned, _ = read(Source(path, samples_in="columns"))
     np.testing.assert_array_equal(turned["words"], dense.T)
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".npy"])
-@pytest.mark.parametrize("keep", [20, 150])
-def test_truncated_files_are_refused(tmp_path: Path, suffix: str, keep: int) -> None:
-    path = tmp_path / f"a{suffix}"
-    if suffix == ".npz":
-        np.savez(path, view_0=np.eye(9))
-    else:
-        np.save(path, np.eye(9))
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError):
-        read(path)
 
 
 @pytest.mark.parametrize(

@@ -82,25 +82,6 @@ def test_one_column_of_labels_is_truth_and_others_are_left_out(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("write", "options", "above"),
-    [
-        ({"sep": ";", "decimal": ","}, {"comment": "%"}, "% one, two\n% three\n"),
-        ({"sep": "\t", "decimal": ","}, {"decimal": ",", "skip": 2}, "a title\n\n"),
-        ({"sep": "|"}, {"delimiter": "|"}, ""),
-        ({"encoding": "utf-16"}, {}, ""),
-        ({"lineterminator": "\r", "quoting": 1}, {"comment": "%"}, "% one\r"),
-    ],
-)
-def test_a_table_is_the_same_in_every_dialect(
-    tmp_path: Path, write: dict[str, Any], options: dict[str, Any], above: str
-) -> None:
-    path = tmp_path / "a.csv"
-    text = frame(NUMBERS).to_csv(**{**write, "encoding": None})
-    path.write_text(above + text, encoding=write.get("encoding", "utf-8"), newline="")
-    assert is_right(read(Source(path, **options)), NUMBERS)
-
-
-@pytest.mark.parametrize(
     "options",
     [
         *({"decimal": ";"}, {"skip": -1}, {"comment": ""}, {"delimiter": ";;"}, {"max_bytes": 0}),

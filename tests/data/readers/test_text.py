@@ -67,27 +67,6 @@ def test_numbers_come_back_to_the_last_bit(
 @pytest.mark.parametrize(
     ("text", "ids"),
     [
-        ("1.5,2\n-3,4e-5\n0,6\n", None),
-        ("\ufeffa,b\r\n1.5,2\r\n-3,4e-5\r\n0,6\r\n", None),
-        ("\n1.5,2\n\n-3,4e-5\n0,6", None),
-        ("id,a,b\n7,1.5,2\n8,-3,4e-5\n9,0,6\n", ("7", "8", "9")),
-        ("Sample,a,b\n07,1.5,2\n08,-3,4e-5\n09,0,6\n", ("07", "08", "09")),
-        (",0,1\n7,1.5,2\n8,-3,4e-5\n9,0,6\n", ("7", "8", "9")),
-        ("p,1.5,2\nq,-3,4e-5\nNA,0,6\n", ("p", "q", "NA")),
-        ('"id","a\nb","b"\n"x, y",1.5,2\nq,-3,4e-5\nr,0,6\n', ("x, y", "q", "r")),
-        ("  1.5   2.0\n -3.0   4e-05\n  0.0   6.0\n", None),
-    ],
-    ids=str.split("bare bom blank id padded unnamed textual quoted uci"),
-)
-def test_header_and_ids_are_found(tmp_path: Path, text: str, ids: tuple[str, ...] | None) -> None:
-    found, loaded = table(write(tmp_path, text, "mfeat-fou"))
-    assert found == VALUES
-    assert loaded.sample_ids == ids
-
-
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
         ("0,1,2\n1.5,2,0\n-3,4e-5,0\n0,6,0\n", None),
         ("0 1 2\n1.5 2 0\n-3 4e-5 0\n0 6 0\n", None),
         ("gene,2019,2020,2021\np,1.5,2,0\nq,-3,4e-5,0\nr,0,6,0\n", ("p", "q", "r")),

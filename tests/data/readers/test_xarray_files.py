@@ -119,22 +119,6 @@ def test_one_zarr_array_is_one_view(tmp_path: Path, zarr_format: Any) -> None:
     np.testing.assert_array_equal(read(path)[0]["colour"], COLOUR)
 
 
-@pytest.mark.parametrize(
-    ("node", "text"),
-    [
-        ("colour", "{"),
-        (".", '{"codecs": ' + "[" * 100_000 + "]" * 100_000 + "}"),
-        ("colour", '{"codecs": ' + "[" * 900 + "]" * 900 + "}"),
-    ],
-    ids=["damaged", "too deep", "deep"],
-)
-def test_damaged_foreign_stores_are_refused(tmp_path: Path, node: str, text: str) -> None:
-    path = save_zarr_3(tmp_path / "a.zarr", dataset().drop_vars("grade"))
-    (path / node / "zarr.json").write_text(text)
-    with pytest.raises(DataError):
-        read(path)
-
-
 def test_a_damaged_netcdf_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.nc").write_bytes(b"CDF\x01 not really")
     with pytest.raises(DataError):

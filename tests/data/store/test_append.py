@@ -50,17 +50,6 @@ def test_a_store_and_its_growth_are_as_if_written_at_once(tmp_path: Path) -> Non
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
 
 
-def test_views_may_come_in_another_order_and_labels_with_other_names(tmp_path: Path) -> None:
-    write_store(samples(0, 3, labels=np.array([0, 1, -1])), tmp_path / "x.zarr")
-    new = samples(3, 7, labels=np.array([1, -1, 0, -1]), label_names=("none", "even"))
-    append(replace(new, views=new.views[::-1]), tmp_path / "x.zarr")
-    data = open_store(tmp_path / "x.zarr")
-    assert data.view_names == ("a", "b")
-    assert data.label_names == ("even", "odd", "none")
-    np.testing.assert_array_equal(data.labels, [0, 1, -1, 0, -1, 2, -1])
-    np.testing.assert_array_equal(data.views[0].read(3, 7), new.views[0].read(0, 4))
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.types.parameters import Parameters
 from tests.data.stores import N, clustered_data, edit
-from tests.faults.checkpoint_states import number_in, state
+from tests.faults.checkpoint_states import state
 
 pytestmark = pytest.mark.faults
 
@@ -89,25 +88,6 @@ def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(tmp_path: 
             said = str(caught.value)
         assert str(file) in said, damage
     assert FileCheckpointStore(root).load() is not None
-
-
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
-    store = FileCheckpointStore(tmp_path)
-    for number in (1, 2, 3):
-        store.save(state(number))
-    older, newest = sorted(tmp_path.glob("0*"))
-    for file, damage in damages(newest):
-        reader = FileCheckpointStore(tmp_path)
-        assert number_in(reader) == 2
-        assert str(file) in reader.damage[0], damage
-    # and with both damaged nothing is believed
-    for root in (older, newest):
-        (root / "record/c/0").write_bytes(b"")
-    with pytest.raises(StoreCorruptError) as caught:
-        FileCheckpointStore(tmp_path).load()
-    assert str(caught.value).count("record/c/0") == 2
-    shutil.rmtree(tmp_path)
-    assert FileCheckpointStore(tmp_path).load() is None
 
 
 @pytest.mark.parametrize("opened", ["store", "view"])

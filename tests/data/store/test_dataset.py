@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import pickle
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,23 +15,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mscam_dask.data.store import arrays
 from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.dataset import (
     ZarrRows,
-    is_store,
     open_store,
     read_origin,
     verify_store,
     write_store,
 )
-from mscam_dask.data.views import sources
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, view_digest
-from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables
-from tests.data.stores import FailingRows, N, edit, example_data, names_of
+from tests.data.stores import N, edit, example_data, names_of
 
 # Names and ids have no control or invisible characters, line separators or surrogates.
 PRINTABLE = st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp")))
@@ -131,19 +126,6 @@ def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:
     assert names_of(verify_store(store)) == {"v": None}
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
-    write_store(example_data(), tmp_path / "run" / "data.zarr")
-    zarr.open_group(tmp_path / "other.zarr", mode="w", zarr_format=3)
-    for name in ("nowhere", ".", "other.zarr"):
-        assert not is_store(tmp_path / name)
-        with pytest.raises(DataError):
-            open_store(tmp_path / name)
-    with pytest.raises(DataError, match=re.escape(str(tmp_path / "run" / "data.zarr"))):
-        open_store(tmp_path / "run")
-    with pytest.raises(ConfigurationError):
-        open_store("http://host/data.zarr")
-
-
 @pytest.fixture(params=["new", "replacing"])
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """An output path, free or taken by a store; at the end it must be as it was."""
@@ -156,42 +138,6 @@ def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield path
         assert list(tmp_path.iterdir()) == [path]
         assert verify_store(path).digest() == example_data().digest()
-
-
-@pytest.mark.parametrize(
-    ("raised", "expected"),
-    [
-        (OSError(errno.ENOSPC, "no space"), TemporaryFailure),
-        (KeyError("anything"), KeyError),
-    ],
-    ids=["disk full", "crash"],
-)
-def test_a_write_that_fails_midway_leaves_things_as_they_were(
-    output: Path, raised: Exception, expected: type[Exception]
-) -> None:
-    data = MultiViewData(views=(FailingRows("v", raised),))
-    with pytest.raises(expected):
-        write_store(data, output, overwrite=True)
-
-
-@pytest.mark.parametrize("chunk_size", [None, 2, 3])
-def test_views_are_written_by_blocks(tmp_path: Path, chunk_size: int | None) -> None:
-    asked: list[tuple[int, int]] = []
-
-    class RecordingRows(ArrayRows):
-        def read(self, start: int, stop: int) -> NDArray[np.float64]:
-            asked.append((start, stop))
-            return super().read(start, stop)
-
-    rows, width = sources.BLOCK_BYTES // 2**20 // 8, 2**20
-    table = np.broadcast_to(np.arange(N, dtype=np.int8)[:, None], (N, width))
-    store = write_store(
-        MultiViewData((RecordingRows(table, "v"),)), tmp_path / "s", chunk_size=chunk_size
-    )
-    assert asked == [(0, rows), (rows, N)]
-    array = zarr.open_array(store / "views" / "0" / "values", mode="r")
-    assert array.chunks == (chunk_size or arrays.CHUNK_BYTES // width, width)
-    np.testing.assert_array_equal(array[:], table)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no rows", "no columns"])

@@ -30,7 +30,6 @@ from mscam_dask.errors import (
     ConfigurationError,
     DataError,
     StoreCorruptError,
-    TemporaryFailure,
     redacted,
 )
 from tests.data.object_servers import MemoryFiles
@@ -211,24 +210,6 @@ def test_other_content_than_the_pointer_says_is_told(object_files: MemoryFiles) 
     place = written()
     (ROOT / "current.json").write_bytes(named(f"writes/{place.name}"))
     with pytest.raises(StoreCorruptError):
-        resolve_current(ROOT)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [ConnectionResetError, type("Foreign", (Exception,), {"__module__": "botocore.exceptions"})],
-)
-def test_errors_of_the_libraries_are_typed_and_others_are_not(
-    object_files: MemoryFiles, error: type[Exception]
-) -> None:
-    def fail(_url: str) -> None:
-        raise error("the connection was reset")
-
-    object_files.before_read = fail
-    with pytest.raises(TemporaryFailure):
-        resolve_current(ROOT)
-    error = RuntimeError
-    with pytest.raises(RuntimeError):
         resolve_current(ROOT)
 
 

@@ -20,7 +20,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
-from mscam_dask.errors import ConfigurationError, DataError, DataWarning
+from mscam_dask.errors import DataError, DataWarning
 from tests.data.conftest import dask_array
 from tests.messages import quotes
 from tests.synthetic import distances_between, values_of
@@ -111,33 +111,6 @@ def test_datasets_that_are_no_views_are_refused(variables: Any) -> None:
 
 
 # ----------------------------------------------------------------------------- metrics
-
-
-def test_metric_for_all_by_name_and_by_position() -> None:
-    square = {"a": np.eye(3), "b": np.eye(3)}
-
-    def metrics(view_type: Any) -> list[str]:
-        return [view.view_type for view in as_multi_view(square, view_type=view_type).views]
-
-    assert metrics("features") == ["features", "features"]
-    assert metrics("kernel") == ["kernel", "kernel"]
-    assert metrics({"b": "distance"}) == ["features", "distance"]
-    assert metrics(["kernel", "features"]) == ["kernel", "features"]
-    assert metrics(np.array(["kernel", "features"])) == ["kernel", "features"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"view_type": "cosine"},
-        {"view_type": {"c": "kernel"}},
-        {"view_type": ["kernel"]},
-    ],
-    ids=str,
-)
-def test_options_that_do_not_fit_the_views_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError):
-        as_multi_view({"a": np.eye(3), "b": np.eye(3)}, **options)
 
 
 # ----------------------------------------------------------------------------- errors

@@ -123,25 +123,6 @@ def test_ids_written_in_two_ways_are_refused(
             assert sum(f"{name!r}" in str(error.value) for name in side) >= 3
 
 
-@pytest.mark.parametrize(
-    ("ids", "join", "said"),
-    [
-        ({"a": [*PADDED[:3], *map(str, NUMBERS[3:])], "b": PADDED}, "inner", "37 more would be"),
-        ({"a": ["u1", "u2"], "b": ["u2", "u3"], "c": ["red", "green"]}, "outer", "'c'"),
-        ({"a": ["img1", "img2"], "b": ["IMG_1_A", "IMG_2_B"]}, None, "share no sample"),
-        ({"a": ["u1", "u2"], "b": ["u1"]}, None, r"1 id\(s\) are only in 'a'"),
-        ({"a": ["x", "NA", "y"], "b": ["x", "y", "z"]}, "outer", "in 'a' are missing.*row 1"),
-        ({"a": ["x", " ", "y"], "b": ["x", "y", "z"]}, "outer", "in 'a' are missing.*row 1"),
-        ({"a": ["x", "y", "x"]}, None, r"'x', in rows \[0, 2\]"),
-    ],
-)
-def test_ids_that_do_not_fit_are_refused(
-    ids: dict[str, list[str]], join: Join | None, said: str
-) -> None:
-    with pytest.raises(DataError, match=said):
-        join_samples(ids, join)
-
-
 def test_other_samples_are_no_other_spelling() -> None:
     """Repeats such as "s1-2" beside "s1", and few shared samples."""
     once = [f"s{number}" for number in NUMBERS]
@@ -175,32 +156,6 @@ def test_views_are_linked_by_chains_and_by_groups() -> None:
     assert groups(range(6), range(4, 12), n=3) == ([[0], [1]], 2)
     # two samples link each of two linked views: together they share four with the third
     assert groups(range(6), range(2, 8), (0, 1, 6, 7, 9), n=4) == ([[0, 1, 2]], 0)
-
-
-@given(labels=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1))
-def test_whole_numbers_stay_as_they_are(labels: list[int]) -> None:
-    for values in (
-        np.array(labels),
-        np.array(labels, dtype=">i4"),
-        np.array(labels, dtype=np.float64)[:, None],
-        np.array(labels, dtype=np.float64)[None, :],
-    ):
-        codes, names = encode_labels(values)
-        assert codes.dtype == np.int64
-        assert codes.tolist() == labels
-        assert names is None
-
-
-@given(labels=st.lists(st.text("abc é", min_size=1), min_size=1))
-def test_text_becomes_positions_in_its_sorted_names(labels: list[str]) -> None:
-    encoded = [label.encode() for label in labels]
-    for values in (
-        *(np.array(labels), np.array(labels, dtype=object)),
-        *(np.array(encoded), np.array(encoded, dtype=object)),
-    ):
-        codes, names = encode_labels(values)
-        assert names == tuple(sorted(set(labels)))
-        assert [names[code] for code in codes] == labels
 
 
 @pytest.mark.parametrize(

@@ -102,18 +102,6 @@ def test_rows_outside_the_view_are_refused(start: int, stop: int) -> None:
         ArrayRows(np.zeros((4, 2)), "v").read(start, stop)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        *(np.zeros((2, 2), dtype) for dtype in ("O", "c16", "m8[s]", "U3", [("x", "f8")])),
-        *(np.zeros(3), np.zeros((2, 3, 4))),
-    ],
-)
-def test_arrays_that_are_no_tables_of_real_numbers_are_refused(values: NDArray[Any]) -> None:
-    with pytest.raises(DataError):
-        ArrayRows(values, "colour")
-
-
 def test_dask_array_of_unknown_length_is_refused() -> None:
     array = da.ones((6, 2), chunks=3)
     unknown = array[array[:, 0] > 0]
@@ -126,18 +114,6 @@ def test_dask_array_persisted_on_a_cluster_is_refused() -> None:
         persisted = da.ones((6, 2), chunks=3).persist()
         with pytest.raises(DataError):
             DaskRows(persisted, "v")
-
-
-def test_masked_dask_values_are_refused_like_masked_numpy_values() -> None:
-    values = np.arange(12.0).reshape(6, 2)
-    mask = np.zeros_like(values, dtype=bool)
-    mask[4] = True
-    lazy = DaskRows(da.from_array(np.ma.array(values, mask=mask), chunks=(3, 2)), "v")
-    np.testing.assert_array_equal(lazy.read(0, 4), values[:4])
-    with pytest.raises(DataError):
-        lazy.read(3, 6)
-    unmasked = DaskRows(da.from_array(np.ma.array(values), chunks=3), "v")
-    np.testing.assert_array_equal(unmasked.read(0, 6), values)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
@@ -22,7 +21,6 @@ from mscam_dask.data.views.validation import (
     check_sizes,
     repeated_samples,
     validate,
-    validate_view,
 )
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.messages import quotes
@@ -91,23 +89,6 @@ def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) 
 
 
 # ----------------------------------------------------------------------------- findings
-
-
-@pytest.mark.usefixtures("block_size")
-def test_zero_rows_and_constant_columns_are_reported_not_refused(
-    rng: np.random.Generator,
-) -> None:
-    values = rng.standard_normal((N, 12))
-    values[:, [2, 7]] = 5.0, 0.0
-    zeros = rng.standard_normal((N, 4))
-    zeros[[0, 3, 4, 5, 9, 10, 11]] = 0
-    report = check({"colour": values, "shape": zeros})
-    columns, rows = report.issues
-    assert (columns.kind, rows.kind) == ("constant columns", "zero rows")
-    assert (columns.view, columns.count, columns.first, columns.total) == ("colour", 2, (2, 7), 12)
-    assert (rows.view, rows.count, rows.first, rows.total) == ("shape", 7, (0, 3, 4, 5, 9), 12)
-    assert re.match(quotes("'colour'", 2, 12, "2, 7"), columns.message)
-    assert re.match(quotes("'shape'", 7, 12, "0, 3, 4, 5, 9, ..."), rows.message)
 
 
 def test_repeated_samples_are_reported_where_clusters_outnumber_the_others() -> None:
@@ -179,19 +160,6 @@ def test_largest_floats_do_not_overflow_into_a_warning() -> None:
         check({"v": values}, view_type="kernel")
 
 
-@pytest.mark.parametrize("odd", [np.nan, 1e305])
-@pytest.mark.usefixtures("block_size")
-def test_only_a_view_that_is_refused_is_read_twice(rng: np.random.Generator, odd: float) -> None:
-    values = rng.standard_normal((N, 12))
-    view = CountedRows(values, "a")
-    assert validate_view(view) == ()
-    assert view.n_read == [N]
-    values[5, 3] = odd
-    with pytest.raises(DataError):
-        validate_view(view)
-    assert view.n_read == [3 * N]
-
-
 def test_findings_and_digests_are_those_of_all_blocks_of_rows() -> None:
     n = 2 * sources.DIGEST_ROWS + 5
     rows = np.column_stack((np.arange(1.0, n + 1), np.arange(n) % 7, np.ones(n)))
@@ -203,12 +171,3 @@ def test_findings_and_digests_are_those_of_all_blocks_of_rows() -> None:
     assert ("a", "zero rows", (5, n - 2)) in said
     assert ("b", "constant columns", (2,)) in said
     assert found.digests == {view.name: sources.view_digest(view) for view in data.views}
-
-
-@dataclasses.dataclass(frozen=True)
-class CountedRows(sources.ArrayRows):
-    n_read: list[int] = dataclasses.field(default_factory=lambda: [0])
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        self.n_read[0] += stop - start
-        return super().read(start, stop)
