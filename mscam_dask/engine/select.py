@@ -32,7 +32,7 @@ from mscam_dask.engine.preprocessing_selection import (
 )
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.session import Session
-from mscam_dask.engine.spectrum import bottom_eigenpairs, spectral_cuts
+from mscam_dask.engine.spectrum import PER_CLUSTER, bottom_eigenpairs, spectral_cuts
 from mscam_dask.solvers import choice, spectral_cut
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import UNKNOWN
@@ -455,16 +455,12 @@ def with_classes(selection: NClustersSelected, known: NDArray[np.int64]) -> NClu
     return dataclasses.replace(selection, n_clusters=max([fewest, *held]))
 
 
-# Minimum number of samples per cluster for k-means.
-_PER_CLUSTER = 4
-
-
 def cut_of(
     values: NDArray[np.float64], vectors: NDArray[np.float64], n_clusters: int
 ) -> NDArray[np.int64]:
     """Deterministic spectral cut into c clusters."""
     embedding = spectral_cut.walk_embedding(values, vectors, n_clusters)
-    n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
+    n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, PER_CLUSTER * n_clusters)
     if n <= enough:
         return spectral_cut.start_minima(embedding, None)[0][0]
     samples = spectral_cut.spread_rows(n, enough)

@@ -32,8 +32,8 @@ _TOLERANCE = 1e-6
 # The same where a component for each cluster leaves the eigengap alone to be found.
 _GAP_TOLERANCE = 1e-3
 
-# Minimum number of samples per cluster for k-means.
-_PER_CLUSTER = 4
+PER_CLUSTER = 4
+"""Minimum number of samples per cluster for k-means."""
 
 # Samples up to which one task has all random starts of k-means, since they take little time, and starts in one task
 # of more samples.
@@ -277,7 +277,7 @@ def spectral_cuts(
     """Submit the partitions of a spectral embedding, in the order of the data."""
     order, parameters = prepared.order, prepared.parameters
     n, c = order.n_samples, parameters.n_clusters
-    n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
+    n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, PER_CLUSTER * c))
     n_pairs = parameters.n_pairs(n)
     samples = [
         stage.submit(spectral_cut.sample_vectors, vectors, n_pairs, start, n, n_wanted)

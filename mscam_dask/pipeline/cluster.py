@@ -30,17 +30,9 @@ from mscam_dask.errors import (
     SchedulerLostError,
     holds_a_secret,
 )
+from mscam_dask.pipeline import security
 from mscam_dask.pipeline.graceful_shutdown import defer_signals
 from mscam_dask.pipeline.read_config import is_queue, load_class, type_of
-from mscam_dask.pipeline.security import (
-    certificates,
-    check_execution,
-    check_handshake,
-    has_certificates,
-    is_encrypted,
-    security_of,
-    with_address,
-)
 from mscam_dask.pipeline.settings import CLUSTER_TYPES, ExecutionTable
 
 if TYPE_CHECKING:
@@ -144,7 +136,7 @@ def _started(execution: ExecutionTable, name: str, timeout_s: float) -> Iterator
                 cluster = new_cluster(execution, name)
                 stack.push(partial(_close_quietly, cluster))
             address = str(cluster.scheduler_address)
-            if name not in CLUSTER_TYPES and not is_encrypted(address):
+            if name not in CLUSTER_TYPES and not security.is_encrypted(address):
                 raise ConfigurationError(
                     f"the cluster {name!r} has the scheduler {address} without encryption: anyone who reaches "
                     "the port can run code as this user. Give the class certificates (security), or start it "
@@ -208,7 +200,7 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
             f"cluster = 'slurm-runner' has {n_tasks} task(s) of srun; allowed are at least {_MIN_TASKS}: the "
             "scheduler, the run and one for each worker. Raise --ntasks."
         )
-    check_execution(execution, insecure=insecure)
+    security.check_execution(execution, insecure=insecure)
     if rank == _CLIENT_RANK:
         return
     import dask.config
@@ -259,13 +251,13 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
 
 @contextmanager
 def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
-    execution = with_address(execution)
+    execution = security.with_address(execution)
     address = execution.scheduler
-    check_handshake(execution)
+    security.check_handshake(execution)
     with ExitStack() as stack:
         try:
-            security = security_of(execution) if is_encrypted(str(address)) else None
-            client = _client(stack, address, security=security, timeout=_CONNECT_TIMEOUT_S)
+            own = security.security_of(execution) if security.is_encrypted(str(address)) else None
+            client = _client(stack, address, security=own, timeout=_CONNECT_TIMEOUT_S)
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise SchedulerLostError(
                 f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "
@@ -426,7 +418,7 @@ def configuration(execution: ExecutionTable, name: str) -> dict[str, Any]:
             key = f"distributed.{server}.preload"
             found[key] = [*dask.config.get(key), access.__name__]
     if name in ("ssh", "slurm-runner") and execution.tls_ca is not None:
-        found |= certificates(execution) | {"distributed.comm.require-encryption": True}
+        found |= security.certificates(execution) | {"distributed.comm.require-encryption": True}
     if is_queue(name):
         scheduler = _given(execution, name, "scheduler_options", {})
         is_default = dask.config.get(_LINK) == "{scheme}://{host}:{port}/status"
@@ -485,7 +477,7 @@ def new_cluster(execution: ExecutionTable, name: str) -> Any:
 def role_options(execution: ExecutionTable, **defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of scheduler and workers: dashboards on loopback, encrypted with certificates."""
     given = execution.cluster_options or {}
-    protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
+    protocol = {"protocol": "tls://"} if security.has_certificates(execution) else {}
     return {
         f"{role}_options": {
             "dashboard_address": LOOPBACK,
@@ -550,7 +542,9 @@ def _queue_options(
     return {
         **sizes,
         **options,
-        "security": Security.temporary() if execution.tls_ca is None else security_of(execution),
+        "security": Security.temporary()
+        if execution.tls_ca is None
+        else security.security_of(execution),
         "protocol": "tls://",
         "scheduler_options": {"dashboard_address": dashboard_address(), **scheduler},
         "worker_extra_args": [*arguments, *_given(execution, name, "worker_extra_args", [])],

@@ -19,12 +19,7 @@ from mscam_dask.data.store.dataset import verify_store
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
-from mscam_dask.pipeline.cluster import (
-    check_workers,
-    open_cluster,
-    page_of,
-    smallest_memory_bytes,
-)
+from mscam_dask.pipeline import cluster
 from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.pipeline.stored_run import StoredRun
 from mscam_dask.types.result import Solution
@@ -55,7 +50,7 @@ def _packages() -> Check:
 
 
 def _memory() -> Check:
-    limit = smallest_memory_bytes()
+    limit = cluster.smallest_memory_bytes()
     level: Level = "warn" if limit < _MIN_BYTES else "ok"
     found = f"{limit / _GIB:.1f} GiB for this process and its workers"
     return Check(level, found, "Small data only; use --workers 1, or a larger computer.")
@@ -107,10 +102,10 @@ def _disk() -> Check:
 
 def _cluster() -> Check:
     try:
-        with open_cluster(ExecutionTable(workers=1)) as cluster:
-            check_workers(cluster, [Path.cwd()])
-            assert cluster.client is not None
-            page, _ = page_of(cluster.client)
+        with cluster.open_cluster(ExecutionTable(workers=1)) as opened:
+            cluster.check_workers(opened, [Path.cwd()])
+            assert opened.client is not None
+            page, _ = cluster.page_of(opened.client)
     except (MscamError, OSError, TimeoutError) as error:
         remedy = "Allow connections on 127.0.0.1 (firewall, proxy), or run with --in-process."
         return Check("fail", str(error), remedy)
