@@ -264,11 +264,36 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
     "a web page": ("<table><tr><td>id</td></tr></table>", ["a.csv", "web page", "CSV"]),
     "an open quote": (csv_of(A).replace("P05", '"P05'), ["row 4", "P05", "quote is not closed"]),
     "a comment below": (csv_of(A) + "# 12 samples\n", ["row 12", "--comment '#'"]),
+    "a title beside empty cells": (
+        "\n".join(["Table S4,,,,,", *(f",{line}" for line in LINES)]),
+        ["Table S4", "--skip 1"],
+    ),
+    "JSON": (A.to_json(orient="records"), ["a.csv", "JSON", "CSV"]),
+    "thousands with blanks that do not break": (
+        csv_of((A.abs() * 300).map(lambda x: f"{x:,.1f}".replace(",", "\u00a0"))),
+        ["'a0'", "thousands"],
+    ),
+    "two rows of names without ids": (
+        "\n".join(
+            [
+                "rain,rain,rain,temp,temp",
+                "2001,2002,2003,2001,2002",
+                *(f"{line.partition(',')[2]},0.5" for line in LINES[1:]),
+            ]
+        ),
+        ["rain", "2001", "--skip"],
+    ),
     "questions and codes below the header": (
         "\n".join([LINES[0], ",age?,sex?,bmi?,sum?", ",Q1,Q2,Q3,Q4", *LINES[1:]]),
         ["Remove these rows", "row 0", "headings"],
     ),
 }
+
+
+@pytest.mark.parametrize("above", ["", "# from biom\n"])
+def test_a_header_behind_a_hash_is_no_line_above_it(tmp_path: Path, above: str) -> None:
+    (tmp_path / "a.txt").write_text(above + csv_of(A, "#OTU ID", sep="\t"))
+    assert ("1 line above" in table_of(Source(tmp_path / "a.txt")).form) == bool(above)
 
 
 @pytest.mark.parametrize("kind", ADVICE)
@@ -278,9 +303,9 @@ def test_advice_on_a_file_that_is_refused(tmp_path: Path, kind: str) -> None:
     assert re.match(quotes("refused", *quoted), found), found
 
 
-@pytest.mark.parametrize("code", [-999, 9999])
+@pytest.mark.parametrize("code", [-999, 9999, 99, -99, -9])
 def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: int) -> None:
-    (tmp_path / "a.csv").write_text(csv_of(A.mask(A.iloc[3, 2] == A, code)))
+    (tmp_path / "a.csv").write_text(csv_of(A.abs().mask(A.iloc[3, 2] == A, code)))
     (note,) = (n for n in ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes if str(code) in n)
     assert re.match(quotes("a.csv", repr(A.columns[2])), note)
 

@@ -54,6 +54,73 @@ def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix:
     assert re.search("'', 'index' left out .row numbers", said) or suffix != ".csv"
 
 
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("other", ["b.csv", "b.parquet", "b.npy"])
+def test_numbers_of_rows_that_moved_beside_a_file_without_any_are_asked_for(
+    tmp_path: Path, start: int, other: str
+) -> None:
+    numbered = A.set_axis(range(start, start + 12)).iloc[ORDER]
+    numbered.to_csv(tmp_path / "a.csv")
+    if other == "b.npy":
+        np.save(tmp_path / other, B.to_numpy())
+    elif other == "b.csv":
+        B.to_csv(tmp_path / other, index=False)
+    else:
+        pytest.importorskip("pyarrow")
+        B.reset_index(drop=True).to_parquet(tmp_path / other)
+    sources = [tmp_path / "a.csv", tmp_path / other]
+    known = {"a": numbered.reset_index(drop=True), "b": B.reset_index(drop=True)}
+    if other == "b.npy":
+        known["b"] = known["b"].set_axis(pd.RangeIndex(3), axis=1)
+    found = outcome(sources, known, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.csv", other, repr(str(start + ORDER[0]))), found), found
+    told = [Source(source, id_column=False) for source in sources]
+    assert outcome(told, known, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "index"])
+@pytest.mark.parametrize("kept", [ORDER, np.delete(np.arange(12), 3)], ids=["moved", "fewer"])
+def test_numbers_of_rows_from_before_and_after_rows_moved_are_asked_for(
+    tmp_path: Path, name: str, kept: Any
+) -> None:
+    first, second = A.reset_index(drop=True).iloc[kept], B.reset_index(drop=True)
+    for stem, frame in {"a": first, "b": second.iloc[: len(first)]}.items():
+        frame.rename_axis(name).reset_index().to_csv(tmp_path / f"{stem}.csv")
+    sources = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    found = outcome(sources, {"a": first, "b": second}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "id_column=''", f"id_column={name!r}"), found), found
+
+
+@pytest.mark.parametrize("name", ["fallnr", "X", ""])
+@pytest.mark.parametrize("n_files", [2, 3])
+def test_numbers_that_files_of_counts_share_are_ids(
+    tmp_path: Path, name: str, n_files: int
+) -> None:
+    """All of their columns have whole numbers that differ in every row."""
+    rng = np.random.default_rng(0)
+    counts = [
+        pd.DataFrame(rng.permuted(np.arange(900, 1800, 5))[:48].reshape(12, 4), NUMBERS, list(stem * 4))
+        .set_axis([f"{stem}{column}" for column in range(4)], axis=1)
+        for stem in "abc"[:n_files]
+    ]  # fmt: skip
+    known = [frame.iloc[np.roll(ORDER, place)] for place, frame in enumerate(counts)]
+    files = {f"{frame.columns[0][0]}.csv": csv_of(frame, name) for frame in known}
+    assert read(tmp_path, files, known) == "right"
+
+
+@pytest.mark.parametrize("name", ["subject", "Patient ID"])
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_long_table_is_refused_also_below_numbers_of_its_rows(
+    tmp_path: Path, name: str, is_indexed: bool
+) -> None:
+    for columns in (A.columns, pd.RangeIndex(4)):
+        frame = A.set_axis(NUMBERS).set_axis(columns, axis=1).rename_axis(name)
+        rows = frame.reset_index().melt(name, var_name="what", value_name="value")
+        files = {"a.csv": rows.to_csv(index=is_indexed)}
+        found = read(tmp_path, files, (frame,))
+        assert re.match(quotes("refused", "a.csv", NUMBERS[0], "pivot"), found), found
+
+
 def test_numbers_without_a_name_are_ids_where_a_file_has_no_others(tmp_path: Path) -> None:
     first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS).iloc[ORDER]
     files = {"a.csv": first.assign(sample_id=TEXTS).to_csv(), "b.csv": second.to_csv()}
@@ -204,13 +271,16 @@ def test_a_column_behind_ids_without_a_name_is_told_to_be_a_feature(tmp_path: Pa
         ("#OTU ID", A.columns, True),
         ("sample", [f"TCGA-02-000{column}-01" for column in range(4)], True),
         ("name", A.columns, False),
+        *((item, A.columns, True) for item in ("ID_REF", "cg00000029", "ENSG00000141510.18", "1007_s_at")),
     ],
-)
+)  # fmt: skip
 def test_rows_that_look_like_features_are_told_to_be_samples(
     tmp_path: Path, name: str, columns: list[str], is_told: bool
 ) -> None:
-    frame = A.set_axis([f"TP{row}" for row in range(12)]).set_axis(columns, axis=1)
-    (tmp_path / "a.csv").write_text(csv_of(frame, name))
+    is_id = "0" in name
+    ids = [name if is_id and row == 0 else f"TP{row}" for row in range(12)]
+    frame = A.set_axis(ids).set_axis(columns, axis=1)
+    (tmp_path / "a.csv").write_text(csv_of(frame, "" if is_id else name))
     notes = ingest(tmp_path / "a.csv", tmp_path / "s").notes
     assert any("--samples-in columns" in note for note in notes) == is_told
 

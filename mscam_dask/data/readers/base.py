@@ -8,7 +8,7 @@ import gzip
 import io
 import lzma
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -110,12 +110,6 @@ class Source:
     def suffix(self) -> str:
         """Suffix of the file name in lower case, without that of a compression."""
         return _unzipped(self.file).suffix.lower()
-
-    @property
-    def compression(self) -> str | None:
-        """Suffix of the compression, such as ".gz"; None without."""
-        suffix = self.file.suffix.lower()
-        return suffix if suffix in COMPRESSIONS else None
 
 
 def oriented_sources(
@@ -312,20 +306,27 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
+def _zstandard(file: Path) -> Any:
+    with needing(Source(file), "'mscam-dask[parquet]'", "unpack the file"):
+        import pyarrow as pa
+    return pa.input_stream(str(file), compression="zstd")
+
+
+_UNPACKERS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zX": lzma.open,
+    b"\x28\xb5\x2f\xfd": _zstandard,
+}
+
+
 def open_text(source: Source) -> IO[str]:
-    """Open a text file, unpacked where its name says so, as UTF-8 or, by its byte order mark, UTF-16."""
-    stream: Any = _unpacked(source)
-    if source.compression is not None:
-        stream = io.BufferedReader(_Limited(stream, source), 2**18)
+    """Open a text file, unpacked if its first bytes say so, as UTF-8 or, by its byte order mark, UTF-16."""
+    stream: Any = source.file.open("rb")
+    for magic, unpack in _UNPACKERS.items():
+        if stream.peek(4).startswith(magic):
+            stream.close()
+            stream = io.BufferedReader(_Limited(unpack(source.file), source), 2**18)
+            break
     is_utf_16 = stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     return io.TextIOWrapper(stream, encoding="utf-16" if is_utf_16 else "utf-8-sig")
-
-
-def _unpacked(source: Source) -> Any:
-    openers: dict[str | None, Any]
-    openers = {None: open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    if source.compression in openers:
-        return openers[source.compression](source.file, "rb")
-    with needing(source, "'mscam-dask[parquet]'", "unpack the file"):
-        import pyarrow as pa
-    return pa.input_stream(str(source.file), compression="zstd")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.fields import are_counted
 from mscam_dask.data.readers.labels import check_labels, known_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
@@ -203,6 +204,11 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
     if own is None:
+        if are_counted(joined.ids, in_order=False) and not are_counted(joined.ids):
+            raise DataError(
+                f"{first} numbers its rows in another order ({list(joined.ids[:3])}, ...), and {item.where} does not, so that its "
+                "rows may be in either. Write the numbers to both files, or to neither if row i is the same sample."
+            )
         note = f"{item.where} has no sample ids; its rows are taken in the order of {first}."
         return replace(item, notes=(*item.notes, note))
     counts = {f"view {view.name!r}": view.n_samples for view in item.views}

@@ -93,7 +93,8 @@ def dialect_of(source: Source, lines: list[str], told: str | None) -> Dialect:
     )  # with the header
     is_table = are_thousands or (widths == {best.width} and of_blanks != {blanks.width})
     is_by_blanks = bool(several) and not is_table
-    is_by_blanks |= best.delimiter == "," and blanks.fit > 2 * best.fit  # commas are decimal marks
+    if abs(len(blanks.rows[0]) - blanks.width) < 2:  # commas may be decimal marks
+        is_by_blanks |= best.delimiter == "," and blanks.fit > 2 * best.fit
     return blanks if is_by_blanks and blanks.fit > best.fit else best
 
 

@@ -6,12 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
-MISSING = {
-    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
-    *("\\n", "."),  # of MySQL and PostgreSQL, and of SAS and Stata
-    *("#n/a n/a", "#null!", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
-}
-"""Fields, in any case, that stand for a missing value."""
+from mscam_dask.data.views.sample_ids import MISSING
 
 _OF_STATA = re.compile(r"\.[a-zA-Z_]")  # and SAS, for several reasons
 _MINUS = "\u2212"  # of typeset tables

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.fields import (
-    MISSING,
     Column,
     are_counted,
     id_strength,
     is_missing,
-    is_number,
     is_value,
-    number_of,
 )
 from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
@@ -27,6 +24,7 @@ from mscam_dask.data.readers.roles import Table, id_columns
 from mscam_dask.data.readers.tables import TableRows, parsed_labels
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.data.views.sample_ids import (
+    MISSING,
     check_sample_ids,
     decoded_id,
     join_samples,
@@ -193,7 +191,10 @@ def read_sample_columns(
             "properties, with different names in the first line. Correct the names."
         )
     ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
-    columns = {name: _parsed(column.texts) for name, column in zip(names[1:], others, strict=True)}
+    columns = {
+        name: pd.Series(parsed_labels(column.texts)).convert_dtypes().replace("", None).to_list()
+        for name, column in zip(names[1:], others, strict=True)
+    }
     frame = pd.DataFrame(columns, index=pd.Index(own.texts, dtype=object), dtype=object)
     frame = frame[frame.index.isin(ids)]
     if frame.empty:
@@ -201,20 +202,7 @@ def read_sample_columns(
             f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own.texts[:3]}, the "
             f"samples are {ids[:3]}. Put their ids in the first column."
         )
-    if not frame.index.is_unique:
-        twice = frame.index[frame.index.duplicated()][0]
-        raise DataError(f"{file} has sample {twice!r} twice. Keep one row for each sample.")
+    check_sample_ids(frame.index, where=repr(str(file)))
     frame = frame.reindex(ids)
     frame = frame.where(frame.notna(), None)
     return {name: frame[name].to_numpy() for name in columns}
-
-
-def _parsed(texts: Sequence[str]) -> list[Any]:
-    """Return whole numbers, numbers or text, None where missing."""
-    known = [None if is_missing(text) else text for text in texts]
-    if not all(text is None or is_number(text) for text in known):
-        return known
-    numbers = [None if text is None else number_of(text) for text in known]
-    if all(number is None or number.is_integer() for number in numbers):
-        return [None if number is None else int(number) for number in numbers]
-    return numbers

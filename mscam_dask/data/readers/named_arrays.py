@@ -110,10 +110,13 @@ def contents_of(
             views.append(rows_of(table, name=name, view_type=view_type, file=str(source.path)))
         else:
             others[name] = _describe(value)
-    has_stack = any(
-        is_numeric(found.values[name]) and found.values[name].ndim > 2 for name in others
+    have_views = any(
+        kind.startswith(("struct", "cell")) or np.ndim(found.values[name]) > 2
+        for name, kind in others.items()
     )
-    if others.keys() & set(wanted or ()) or (not (views or left) and (labels is None or has_stack)):
+    if others.keys() & set(wanted or ()) or (
+        not (views or left) and (labels is None or have_views)
+    ):
         raise DataError(
             f"{source.path} has no view in {_listed(others) or 'it: no variable'}; allowed are matrices (n, d) of "
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
@@ -142,15 +145,16 @@ def contents_of(
 
 
 def _named_ids(found: Variables, views: Sequence[RowSource]) -> str | None:
-    """The only variable with a name of ids and one for each sample, all different; None if there is none."""
-    names = [
+    """The only variable with one id for each sample, all different, by its name or else text; None if there is none."""
+    may_be = [
         name
-        for name, value in found.values.items()
-        if id_strength(name) == CERTAIN
-        and Column(ids := _ids_in(value)).is_unique
+        for name, value in (found.values.items() if views else ())
+        if Column(ids := _ids_in(value)).is_unique
         and all(name != view.name and len(ids) == view.shape[0] for view in views)
     ]
-    return names[0] if views and len(names) == 1 else None
+    texts = [name for name in may_be if found.values[name].dtype.kind in "US"]
+    named = [name for name in may_be if id_strength(name) == CERTAIN] or texts
+    return named[0] if len(named) == 1 else None
 
 
 def _ids_in(value: Any) -> tuple[str, ...]:

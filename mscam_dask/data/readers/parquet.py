@@ -71,7 +71,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         if isinstance(frame[place].dtype, pd.CategoricalDtype):
             kinds = frame[place].cat.categories.dtype
             frame[place] = frame[place].astype("float64" if kinds.kind in "iuf" else kinds)
-        if frame[place].dtype.kind == "O":
+        if frame[place].dtype.kind in "Om":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):
                 raise DataError(

@@ -48,17 +48,16 @@ def _is_zarr(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    first, last = ("", "", *(suffix.lower() for suffix in path.suffixes))[-2:]
-    is_packed = last in COMPRESSIONS and first in (".csv", ".tsv", ".txt", ".tab", ".gct")
-    return (is_packed or last not in _NOT_TEXT) and path.is_file()
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
+    return path.is_file() and not {*suffixes[-1:]} & {*_NOT_TEXT}
 
 
 # Suffixes of files that are never read as tables of text.
 _NOT_TEXT = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".xlsx", ".xls", ".ods"),
     *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
-    *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight"),
-    *(".json", ".jsonl", ".xml", ".html", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
+    *(".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight", ".json", ".jsonl", ".xml"),
+    *(".html", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
 
 # Tried in this order; a file that matches no other format is whitespace-separated text.

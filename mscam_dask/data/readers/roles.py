@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.fields import (
     CERTAIN,
@@ -20,6 +22,7 @@ from mscam_dask.data.readers.fields import (
     is_whole_number,
 )
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -143,15 +146,6 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
         and all(map(are_counted, numbers))
     ):
         return [None] * len(found)  # row i, counted from 0 and from 1
-    names_of_ids = {
-        table.head_of(ids.position).key
-        for (table, _), ids in zip(tables, found, strict=True)
-        if ids
-    } - {None}
-    for (table, _), ids, columns in zip(tables, found, unique, strict=True):
-        may_be_ids = 0 in columns and columns[0].is_whole
-        if ids is None and may_be_ids and table.head_of(0).key in names_of_ids:
-            raise _unclear(table)
     _check_agreement(tables, found)
     return found
 
@@ -173,17 +167,13 @@ def _check_agreement(
                 continue
             if _are_surer((ids, other_ids), (column, same)):
                 continue
-            rows = dict(zip(map(_plain, column.texts), map(_plain, ids.texts), strict=True))
-            pairs = [
-                (rows[text], own)
-                for text, own in zip(
-                    map(_plain, same.texts), map(_plain, other_ids.texts), strict=True
-                )
-                if text in rows
-            ]
-            is_shared = 2 * len(pairs) >= min(len(rows), len(same.texts))
-            n_ids = len({*rows.values()}.intersection(map(_plain, other_ids.texts)))
-            if is_shared and 2 * n_ids >= len(pairs) and any(one != two for one, two in pairs):
+            by_ids, places = (
+                places_of([*map(_plain, two.texts)], [*map(_plain, one.texts)])
+                for one, two in ((ids, other_ids), (column, same))
+            )
+            n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
+            is_shared = 2 * n_shared >= min(len(column.texts), len(same.texts))
+            if is_shared and 2 * n_ids >= n_shared and ((by_ids != places) & (places >= 0)).any():
                 raise DataError(
                     f"{table.where} and {other.where}: columns {ids.name!r} and {column.name!r} are in both, and match the "
                     f"samples in different ways. Set id_column={ids.name!r} or id_column={column.name!r} (--id-column), or "
@@ -197,6 +187,8 @@ def _are_surer(ids: Sequence[Column], others: Sequence[Column]) -> bool:
         max(0 if column.may_number_rows else column.strength for column in columns)
         for columns in (ids, others)
     )
+    if all(column.may_number_rows and column.is_key for column in (*ids, *others)):
+        return False  # one was written before rows moved or went
     return own > other or any(
         not column.is_unique
         or column.has_decimals
@@ -221,10 +213,15 @@ def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:
 def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, Column]:
     """Columns of unique texts; row numbers only if no other column has ids, or another table may have the same."""
     found = {place: column for place, column in columns.items() if column.is_unique}
-    nameless = {p for p, column in found.items() if column.may_number_rows and column.is_whole}
-    others = [c for p, c in found.items() if p > 0 and p not in nameless and not c.has_decimals]
+    nameless = {p for p, column in columns.items() if column.may_number_rows and column.is_whole}
+    others = [
+        column
+        for place, column in columns.items()
+        if place not in nameless and not column.has_decimals
+        if (place > 0 if place in found else column.strength == CERTAIN)
+    ]
     if may_share_numbers:
-        nameless = {place for place in nameless if found[place].counts_rows}
+        nameless = {place for place in nameless if columns[place].counts_rows}
     numbers = {place for place in {0} & found.keys() if are_counted(found[place].texts)}
     # a first column 1, 2, 3 that is called patient_id yields to ids alone, not to any text
     is_sure = 0 in found and found[0].strength == CERTAIN and not found[0].may_number_rows
@@ -260,6 +257,7 @@ def _shared(
         leading = (first, *others[: first in may_be and may_be[first].numbers_rows])
         for position, column in columns.items() if table.told_ids is None else ():
             stands_out = not (column.is_whole and table.has_many_keys)
+            stands_out |= position == first and not column.counts_rows
             if column.key is not None and (stands_out or column.strength):
                 holders[column.key].append((index, position))
             if position in leading and stands_out:
@@ -320,7 +318,7 @@ def _id_column(
         return IdColumn(min(names), "text that differs in every row")
     # decimals in front; repeated or missing ids, which are refused
     for place, column in may_be.items():
-        if place > 0 and column.has_decimals:
+        if (place > 0 and column.has_decimals) or (column.is_unique and place not in unique):
             continue
         known = [text for text in column.texts if not is_missing(text)]
         is_text = place == 0 and are_names(known, with_numbers=True)

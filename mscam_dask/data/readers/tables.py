@@ -27,20 +27,23 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
+from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
 
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
-    r"omosome)?|start|end|strand|(eff(ective)?_)?length|description|"
+    r"omosome)?|start|end|strand|((eff(ective)?|protein)[_ ])?length|description|combined (total|unique|spectral) .*|"
     r"(row )?(m/z|retention time)|average (mz|rt) ?(\(min\))?|(mz|rt)(med|min|max)?|npeaks|"
     r"basemean|log2?_?(fc|fold_?change)|(adj[._]?)?p[._]?val(ue)?|padj|fdr|q[._]?val(ue)?|confidence|.*probability|"
     r".*(detection[. _]?p[. _]?val(ue)?|avg_nbeads|bead_stderr)",  # beside each sample of GenomeStudio
     re.IGNORECASE,
 )
 _FEATURE_IDS = re.compile(
-    r"gene|protein|peptide|probe|transcript|metabolite|compound|taxon|otu|asv|cpg", re.IGNORECASE
+    r"gene|protein|peptide|probe|transcript|metabolite|compound|taxon|otu|asv|cpg|id_ref|"
+    r"^(ENS[A-Z]*[GTP]\d{11}|cg\d{8}$|rs\d+$|\w+_at$|ILMN_\d|[a-z]{3}-(mir|let)-)",
+    re.IGNORECASE,
 )
 _SAMPLE_IDS = re.compile(
     r"(TCGA|GTEX|TARGET)-\w.*|(GSM|[SED]RR|SAM[NED]A?)\d+|[ACGT]{10,}([-_.]\d+)?"
@@ -57,7 +60,7 @@ _OF_STATISTICS = re.compile(
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
-_CODES = (999, 9999, 99999, 999999)  # of missing values
+_CODES = (9, 99, 999, 9999, 99999, 999999)  # of missing values
 _TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
@@ -201,7 +204,8 @@ def _on_rows(
     notes = []
     n_barcodes = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
     if ids is not None and (
-        _FEATURE_IDS.search(names[ids.position]) or 2 * n_barcodes >= len(names)
+        any(map(_FEATURE_IDS.search, (names[ids.position], *rows.texts[ids.position].texts[:1])))
+        or 2 * n_barcodes >= len(names)
     ):
         notes.append(
             "each row taken as a sample; if the other columns are the samples, set --samples-in columns "
@@ -230,6 +234,8 @@ def _on_rows(
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
+    if ids is not None and not any(map(is_missing, rows.texts[ids.position].texts)):
+        check_sample_ids(rows.texts[ids.position].texts, where=repr(table.where))
     if features or truth is None:
         values = _values(table, rows, features)
     else:  # labels only
@@ -260,7 +266,8 @@ def _on_rows(
 
 def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
     """Why a column, given that of the sample ids, is left out; empty if it is a feature."""
-    signs = (ids is not None, column.may_number_rows, place == 0 and column.counts_rows)
+    is_apart = ids is not None or column.name == ""
+    signs = (is_apart, column.may_number_rows, place == 0 and column.counts_rows)
     if sum(signs) > 1 and column.is_key:
         return _ROW_NUMBERS
     if ids is not None:
@@ -462,10 +469,10 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
         n_bad, row, text = bad[place]
         if len(bad) > 1 and n_bad < _TRIANGLE and all(b[:2] == (n_bad, row) for b in bad.values()):
             remedy = (
-                f"Remove row {row} if it is no sample, such as units, or the lines above it if it has the names of "
+                f"Remove row {row} if it is no part of the data, such as units, or the lines above it if it has the names of "
                 "columns (--skip)."
                 if n_bad == 1
-                else f"Remove these rows, the first of them row {row}, if they are no samples, such as further headings."
+                else f"Remove these rows, the first of them row {row}, if they are no data, such as further headings."
             )
         elif any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (
@@ -565,11 +572,11 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         for place in np.flatnonzero(np.isin(np.abs(extremes), _CODES)):
             column, code = values[:, place], float(extremes[place])
             others = column[(column != code) & ~np.isnan(column)]
-            if others.size and np.abs(others).max() < abs(code) / 10:
+            if others.size and (code < 0 <= others.min() or np.abs(others).max() < abs(code) / 10):
                 found[code].append(names[int(place)])
     return [
-        f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, far from all other values; write NA if "
-        "it marks missing cells."
+        f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, unlike all other values; write NA if it "
+        "marks missing cells."
         for code, columns in found.items()
     ]
 

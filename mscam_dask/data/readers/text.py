@@ -45,6 +45,7 @@ _DIRECTIVES = ("#q2:", "#!{")  # of QIIME 2 and Perseus, below the header
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
 _FIRST_NAMES = ("index", "name", *LABEL_COLUMNS)
+_OF_OTHERS = re.compile(r"\s*(<(!doctype|html|table|\?xml|meta)|[\[{]\s*[\"\[{])", re.IGNORECASE)
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 
 
@@ -94,9 +95,9 @@ def _check_kind(where: str, lines: list[str]) -> None:
             f"{where} has NUL characters, as UTF-16 without a byte order mark has. Convert the file (iconv -f utf-16le -t "
             "utf-8 FILE)."
         )
-    if lines and re.match(r"\s*<(!doctype|html|table|\?xml|meta)", lines[0], re.IGNORECASE):
+    if lines and _OF_OTHERS.match(lines[0]):
         raise DataError(
-            f"{where} is a web page or XML, not a table of text: its first line is {shown_fields(lines[:1])}. Open it in a "
+            f"{where} is a web page, XML or JSON, not a table of text: its first line is {shown_fields(lines[:1])}. Open it in a "
             "spreadsheet or a browser, and save the table as CSV."
         )
 
@@ -146,12 +147,13 @@ def _table(
         left_out |= dict.fromkeys({*places} - {id_position}, "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
     number_rows = are_whole([row[0] for row in body])
+    n_apart = len(above) - (first is not None and n_lines == 0)
     said = [
         dialect.name,
         "no header" if first is None else "header",
         *(["row names"] if has_row_names else []),
         *(["decimal comma"] if decimal == "," else []),
-        *([f"{len(above)} line{'s' * (len(above) > 1)} above"] if above else []),
+        *([f"{n_apart} line{'s' * (n_apart > 1)} above"] if n_apart else []),
     ]
     return Table(
         source=source,
@@ -190,10 +192,11 @@ def _heading(
         if len(names) == len(first) and are_text:
             return names, 0, ""
     has_header, note = source.header, ""
-    if not any(first) and not all(is_value(field, decimal) for field in second[1:]):
+    is_blank_behind = len(first) > 2 and not any(first[1:])
+    if is_blank_behind and not all(is_value(field, decimal) for field in second[1:]):
         raise DataError(
-            f"{where}: the first line has nothing but delimiters. Leave it out (--skip {len(above) + 1}), or write the names "
-            "of the columns in it."
+            f"{where}: the first line, {shown_fields(first)}, has no names of columns. Leave it out (--skip {len(above) + 1}), "
+            "or write them in it."
         )
     if has_header is None:
         if len(second) - len(first) == 1 and not all(are_values):  # R's write.table
@@ -270,16 +273,13 @@ def _has_header(
 
 
 def _check_title(where: str, rows: list[list[str]]) -> None:
-    """Refuse a first line above one that names the columns: a name of ids, or numbers that count, as years do."""
+    """Refuse a first line above whole numbers that name the columns: they count, as years do, or tell equal names apart."""
     first, second, *body = [*rows, [], []][: max(3, len(rows))]
-    is_named = any(map(str.isalnum, second[:1])) and id_strength(second[0]) == CERTAIN
-    counts = len(second[1:]) > _NUMBERED and _count_up(second[1:])
+    names, numbers = first[1:], second[1:]
+    are_apart = len({*names}) < len(names) == len({*zip(names, numbers, strict=False)})
+    are_names = all(map(str.isdecimal, numbers)) and (are_apart or _count_up(numbers))
     are_others = not any(all(map(str.isdecimal, row[1:])) for row in body)
-    if (
-        (is_named or (counts and are_others))
-        and id_strength(first[0]) < CERTAIN
-        and not is_value(first[-1])
-    ):
+    if len(numbers) > _NUMBERED and are_names and are_others and not is_value(first[-1]):
         raise DataError(
             f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
             f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."

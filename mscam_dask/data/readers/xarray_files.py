@@ -81,8 +81,12 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
             return one_table(da.from_zarr(node), source)
-        dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
-        return _from_dataset(dataset, source, selection)
+        try:
+            dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
+        except KeyError:  # without names of dimensions, as zarr itself writes arrays
+            arrays = {name: da.from_zarr(array) for name, array in sorted(node.arrays())}
+            return contents_of(arrays, source, selection)
+        return _from_dataset(dataset[sorted(dataset)], source, selection)  # of any order
 
 
 def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceContents:
@@ -90,7 +94,8 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         name for name, v in dataset.data_vars.items() if v.ndim < 2 or selection.wants(str(name))
     ]
     skipped = [str(name) for name in dataset.data_vars if name not in kept]
-    dataset = dataset[kept]
+    vectors = [name for name, c in dataset.coords.items() if c.ndim == 1]  # maybe labels
+    dataset = dataset[kept].reset_coords([name for name in vectors if name not in dataset.indexes])
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
     dimension = sample_dimension(dataset) if tables or not skipped else ""
     if any(table.dims[0] == dimension for table in tables):

@@ -70,7 +70,7 @@ def refuse_missing_cells(found: Iterable[tuple[str, int]]) -> None:
         return
     remedy = "Drop these samples or columns, or correct the values."
     if any(n_missing for _, n_missing in known):
-        remedy = "Set impute='mean', 'median' or 'knn' for feature views, or drop these samples or columns."
+        remedy = "Set impute='mean', 'median' or 'knn' (--impute) for feature views, or drop these samples or columns."
     raise DataError(
         f"{'; '.join(text for text, _ in known)}. Allowed are finite numbers, and rows that are all NaN for "
         f"samples that a view does not have. {remedy}"

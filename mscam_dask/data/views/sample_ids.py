@@ -26,12 +26,12 @@ _SHOWN = 3
 # Ids of a side that are compared in other spellings, at most.
 _COMPARED = 200_000
 
-_MISSING = frozenset(
-    (
-        *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT"),
-        *("None", "NULL", "null", "\\N", "."),
-    )
-)
+MISSING = {
+    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
+    *("\\n", "."),  # of MySQL and PostgreSQL, and of SAS and Stata
+    *("#n/a n/a", "#null!", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+}
+"""Fields, in any case, that stand for a missing value."""
 
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters
 # without width and those that turn the direction of text make different ids look the same.
@@ -90,7 +90,7 @@ def join_samples(
 def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
     """Refuse ids that are missing, repeat, or cannot be printed in one line, with a `DataError`."""
     check_printable(ids, f"sample id of {where}", at="in row")
-    gone = [row for row, name in enumerate(ids) if name in _MISSING or name.isspace()]
+    gone = [row for row, name in enumerate(ids) if name.lower() in MISSING or name.isspace()]
     if gone:
         raise DataError(
             f"{len(gone)} of {len(ids)} sample ids in {where} are missing: the first is {ids[gone[0]]!r}, in "
@@ -106,8 +106,8 @@ def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
         rows = [row for row, name in enumerate(ids) if name == repeated[0]][:5]
         raise DataError(
             f"{len(repeated)} sample id(s) occur more than once in {where}; the first is {repeated[0]!r}, "
-            f"in rows {rows}. Ids must be unique: drop or rename the repeated samples; frames whose index "
-            "is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
+            f"in rows {rows}. Ids must be unique: drop or rename the repeated samples, and spread a long table, with "
+            "several rows for a sample, over columns (pandas: frame.pivot); frames whose index is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
         )
 
 
@@ -211,8 +211,8 @@ def _check(*sides: Sequence[str]) -> str:
     parts = " and ".join(repr("...".join(end)) for end in ends)
     return (
         f"{f'Without {parts} {n_equal} would be equal. ' if 2 * n_equal > min(map(len, sides), default=0) else ''}"
-        "Check that these are ids of the same samples, written in one way (samples_in='columns', --samples-in columns, "
-        "reads a file with samples on columns)"
+        "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column none "
+        "leaves numbers out; samples_in='columns', --samples-in columns, reads a file with samples on columns)"
     )
 
 
@@ -266,7 +266,7 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
         raise DataError(
             f"The sample ids of {name!r} ({examples[0]}) and {other!r} ({examples[1]}) are written in two ways: "
             f"{shared} are equal, and {len(pairs)} more would be but for {_difference(pairs)}. Write them in one "
-            "way in both."
+            "way in both, or leave them out if they number the rows (--id-column none)."
         )
 
 
@@ -320,6 +320,7 @@ def _difference(pairs: Sequence[tuple[str, str]]) -> str:
 
 _FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20\uff5c")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def encoded_id(sample: str) -> str:
@@ -335,15 +336,10 @@ def encoded_id(sample: str) -> str:
     ("'=1+1", "' |calc", '-7', 'a b')
     """
     is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
-    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
-    if not (is_formula or has_control or sample.startswith("'")):
+    if not (is_formula or _CONTROL.search(sample) or sample.startswith("'")):
         return sample
-    return "'" + "".join(
-        f"\\x{ord(letter):02x}"
-        if unicodedata.category(letter) == "Cc"
-        else letter.replace("\\", "\\\\")
-        for letter in sample
-    )
+    escaped = sample.replace("\\", "\\\\")
+    return "'" + _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", escaped)
 
 
 def decoded_id(text: str) -> str:

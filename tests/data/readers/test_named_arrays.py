@@ -264,6 +264,15 @@ def test_archives_that_contradict_themselves(tmp_path: Path, arrays: dict[str, A
         read(save_archive(tmp_path / "a.npz", **arrays))
 
 
+@pytest.mark.parametrize("name", ["sample_names", "index", "rows"])
+def test_texts_that_differ_one_for_each_sample_are_ids(tmp_path: Path, name: str) -> None:
+    texts = {name: [f"s{row}" for row in range(N)], "columns": ["p", "q"], "kind": ["u", "v"] * N}
+    path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, **texts)
+    assert read(path)[1].sample_ids == tuple(texts[name])
+    save_archive(path, colour=COLOUR, others=np.array(texts[name])[::-1], **texts)
+    assert read(path)[1].sample_ids is None
+
+
 @pytest.mark.parametrize("ids", [np.arange(101, 101 + N), np.arange(101.0, 101.0 + N)])
 def test_whole_numbers_with_a_name_of_ids_are_ids(tmp_path: Path, ids: NDArray[Any]) -> None:
     path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, ids=ids)

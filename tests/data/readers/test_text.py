@@ -298,6 +298,13 @@ def test_compressed_text(tmp_path: Path, suffix: str) -> None:
     found, loaded = read(path)
     np.testing.assert_array_equal(found["a"], [[i * i / 7] for i in range(5)])
     assert loaded.sample_ids == tuple(f"s{i}" for i in range(5))
+    for other in (
+        tmp_path / "b.tsv",
+        tmp_path / "b.data.gz",
+    ):  # under any name, and unpacked already
+        for content in (packed(text, suffix), text):
+            other.write_bytes(content)
+            np.testing.assert_array_equal(read(other)[0]["b"], found["a"])
     path.write_bytes(packed(text, suffix)[:-9])
     with pytest.raises(DataError):
         read(path)
