@@ -34,6 +34,7 @@ class BatchEffects:
     corrections: dict[str, BatchCorrection]  # by feature view with effects
     encoders: dict[str, Encoder]  # of the rows of each of these views to their scores
     score_means: NDArray[np.float64]  # (K, q) mean scores of the cells, all views side by side
+    score_variances: NDArray[np.float64]  # (V,) of the scores within cells
     row_means: dict[str, NDArray[np.float64]]  # (K, d) corrected, by view
     shares: dict[str, BatchShares]
     matched: bool = True  # as in `BatchCells`; of a loaded fit, its assessment says it
@@ -78,7 +79,15 @@ def estimate_effects(
         dict(zip(sampled, column, strict=True)) for column in zip(*of_views, strict=True)
     )
     effects = {name: found for name, found in corrections.items() if found is not None}
-    return BatchEffects(effects, encoders, of_cells.means, row_means, shares, of_cells.matched)
+    return BatchEffects(
+        effects,
+        encoders,
+        of_cells.means,
+        of_cells.view_variances,
+        row_means,
+        shares,
+        of_cells.matched,
+    )
 
 
 def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
@@ -176,8 +185,13 @@ def corrections_of_new_batch(
     price = batch_effects.OffsetPrices.of_shapes(
         [encoder.loadings.shape for encoder in effects.encoders.values()]
     )
-    cells = batch_effects.fit_new_batch(np.hstack(parts), effects.score_means, price)
+    cells, scales = batch_effects.fit_new_batch(
+        np.hstack(parts), effects.score_means, effects.score_variances, price
+    )
+    scale_of = dict(zip(effects.encoders, scales.tolist(), strict=True))
     return {
-        name: batch_effects.new_correction(rows, effects.row_means[name][cells[here]])
+        name: batch_effects.new_correction(
+            rows, effects.row_means[name][cells[here]], scale_of[name]
+        )
         for name, (here, rows) in rows_of.items()
     }

@@ -80,6 +80,7 @@ def _add_batches(arrays: dict[str, NDArray[Any]], batches: FittedBatches) -> dic
     effects = batches.effects
     arrays["batches/codes"] = batches.codes
     arrays["batches/score_means"] = effects.score_means
+    arrays["batches/score_variances"] = effects.score_variances
     encoders = {}
     for index, (name, encoder) in enumerate(effects.encoders.items()):
         prefix = f"batches/{index}/"
@@ -107,7 +108,8 @@ def _batches(model: StoredModel) -> FittedBatches | None:
         if "offsets" in own:
             corrections[name] = BatchCorrection(own["offsets"], own["factors"])
     shares = msgspec.convert(records["shares"], dict[str, BatchShares])
-    effects = BatchEffects(corrections, encoders, arrays["score_means"], row_means, shares)
+    scores = arrays["score_means"], arrays["score_variances"]
+    effects = BatchEffects(corrections, encoders, *scores, row_means, shares)
     return FittedBatches(tuple(records["names"]), arrays["codes"], effects)
 
 

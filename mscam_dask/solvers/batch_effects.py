@@ -69,6 +69,7 @@ class BatchCells:
     # Whether the data tell which cells of the batches are the same.
     matched: bool = True
     variance: float = 1.0  # of the residuals
+    view_variances: Array = dataclasses.field(default_factory=lambda: np.ones(1))  # (V,) of them
     price: float = 0.0  # of the offsets
     cut: float = 0.0  # squares, by this variance, that another cell saves without structure
 
@@ -114,6 +115,14 @@ class OffsetPrices:
         """Prices for views with (columns, scores)."""
         dims, widths = np.array(shapes).T
         return cls(np.repeat(np.arange(len(dims)), widths), dims.astype(np.float64))
+
+    def squares(self, residuals: Array) -> Array:
+        """Sums of squares (V,) of residuals (m, q) in each view."""
+        return sums_by_group(np.sum(residuals**2, axis=0), self.views, len(self.dims))
+
+    def known(self, absent: NDArray[np.bool_]) -> Array:
+        """Number (V,) of known scores in each view."""
+        return self.squares((~absent).astype(np.float64))
 
     def losses(self, offsets: Array, sizes: NDArray[Any]) -> Array:
         """Losses (2, V, B) if offsets (B, q) of batches with sizes (B,) are zero, and if they are normal."""
@@ -185,6 +194,8 @@ def batch_cells(
         best,
         matched=_are_matched(best, likely, batches, price),
         variance=variance,
+        view_variances=price.squares(_residuals(best, filled, absent, batches))
+        / np.maximum(price.known(absent), 1.0),
         price=_price_of_fit(best, filled, batches, price),
         cut=_worth_of_cuts(best, filled, batches, 1) / variance,
     )
@@ -261,24 +272,51 @@ def _worth_of_cuts(fit: BatchCells, rows: Array, batches: Labels, n_cuts: int) -
     return float(2.0 / np.pi * largest * edge**2 * n_cut)
 
 
-def fit_new_batch(scores: Array, means: Array, price: OffsetPrices) -> Labels:
-    """Cells (m,) of the samples of one new batch, given the means (K, q) of the cells."""
+def fit_new_batch(
+    scores: Array, means: Array, variances: Array, price: OffsetPrices
+) -> tuple[Labels, Array]:
+    """Cells (m,) of the samples of one new batch, and its scales (V,), given the means (K, q) of the cells and the variances (V,) in them.
+
+    The scales are those of the distances within clusters of the batch. They are 1 if the samples are not clearly nearer to
+    their cells with them: more noise is no scale.
+    """
     absent = np.isnan(scores)
     filled = np.where(absent, group_means(scores, np.zeros(len(scores), np.int64), 1), scores)
-    centers, sizes = _centers(filled, len(means))
-    weights = np.full(len(means), len(filled) / len(means))
+    center, known = filled.mean(axis=0), np.maximum(price.known(absent), 1.0)
+    clusters = _centers(filled, len(means))[0]
+    residuals = np.where(absent, 0.0, filled - clusters[nearest_mean(filled, clusters)])
+    free = known * (1.0 - len(clusters) / len(scores))
+    tiny = float(np.finfo(np.float64).tiny)
+    noise = price.squares(residuals) / free / np.maximum(variances, tiny)
+    found = []
+    for scales in (np.ones(len(known)), np.sqrt(np.where(noise > 0.0, noise, 1.0))):
+        rows = center + (filled - center) / scales[price.views]
+        cells, squares = _cells_of_batch(rows, absent, means, price)
+        loss = known @ np.log(np.maximum(squares, tiny) * scales**2)
+        found.append((float(loss), cells, scales))
+    without, scaled = found
+    return (scaled if scaled[0] + _LIKELY < without[0] else without)[1:]
+
+
+def _cells_of_batch(
+    rows: Array, absent: NDArray[np.bool_], means: Array, price: OffsetPrices
+) -> tuple[Labels, Array]:
+    """Cells (m,) of the rows of one batch, and the squares (V,) of the residuals, by the best offset."""
+    centers, sizes = _centers(rows, len(means))
+    weights = np.full(len(means), len(rows) / len(means))
     offsets = _candidate_offsets(means, weights, centers, sizes, len(means), price)[:_N_FINE]
     found = []
-    for start in [np.zeros(filled.shape[1]), *offsets]:
-        rows, offset = filled, start
-        cells = nearest_mean(filled - offset, means)
+    for start in [np.zeros(rows.shape[1]), *offsets]:
+        own, offset = rows, start
+        cells = nearest_mean(own - offset, means)
         for _ in range(_N_ROUNDS):
-            offset = (rows - means[cells]).mean(axis=0)
-            rows = np.where(absent, means[cells] + offset, filled)
-            cells = nearest_mean(rows - offset, means)
-        squares = float(np.sum((rows - offset - means[cells]) ** 2))
-        found.append((squares + price(offset[None], np.array([len(rows)])), cells))
-    return min(found, key=lambda fit: fit[0])[1]
+            offset = (own - means[cells]).mean(axis=0)
+            own = np.where(absent, means[cells] + offset, rows)
+            cells = nearest_mean(own - offset, means)
+        squares = price.squares(own - offset - means[cells])
+        loss = float(squares.sum()) + price(offset[None], np.array([len(rows)]))
+        found.append((loss, cells, squares))
+    return min(found, key=lambda fit: fit[0])[1:]
 
 
 def group_means(rows: Array, groups: Labels, n_groups: int) -> Array:
@@ -348,8 +386,14 @@ def _squares_fit(
     here, cells = np.unique(cells, return_inverse=True)
     own = rows - offsets[batches]
     means = group_means(own, cells, len(here))
-    residual = np.where(absent, 0.0, own - means[cells])
-    return BatchCells(cells, means, offsets, float(np.sum(residual**2)))
+    fit = BatchCells(cells, means, offsets, 0.0)
+    residuals = _residuals(fit, rows, absent, batches)
+    return dataclasses.replace(fit, squares=float(np.sum(residuals**2)))
+
+
+def _residuals(fit: BatchCells, rows: Array, absent: NDArray[np.bool_], batches: Labels) -> Array:
+    """Residuals (m, q) of rows, 0 where they are absent."""
+    return np.where(absent, 0.0, rows - fit.offsets[batches] - fit.means[fit.cells])
 
 
 def _iterated(
@@ -451,16 +495,19 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
     )
 
 
-def new_correction(rows: Array, expected: Array) -> BatchCorrection:
-    """Correction of the rows (m, d) of a new batch by their offset from the means of their cells, shrunk; none of few rows."""
-    residuals, d = rows - expected, rows.shape[1]
+def new_correction(rows: Array, expected: Array, scale: float) -> BatchCorrection:
+    """Correction of the rows (m, d) of a new batch with a scale by their offset from the means of their cells, shrunk; none of few rows."""
+    d = rows.shape[1]
     if len(rows) < SMALLEST:
         return BatchCorrection(np.zeros((1, d)), np.ones((1, d)))
+    center = rows.mean(axis=0)
+    residuals = (rows - center) / scale + center - expected
     exponent = safe_exponent(np.abs(residuals).max(axis=0, initial=0.0))
     residuals = np.ldexp(residuals, -exponent)
     variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
     offset = _shrunk(residuals.mean(axis=0)[None], variances, np.array([1.0 / len(rows)]))
-    return BatchCorrection(np.ldexp(offset, exponent), np.ones((1, d)))
+    offsets = center * (1.0 - scale) + scale * np.ldexp(offset, exponent)
+    return BatchCorrection(offsets, np.full((1, d), 1.0 / scale))
 
 
 def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:

@@ -120,6 +120,8 @@ def test_new_samples_of_known_batches_and_of_a_new_one() -> None:
     np.testing.assert_array_equal(loaded.predict(views, batches=batches), found)
     assert adjusted_rand_score(labels[known], found[known]) == 1.0
     assert adjusted_rand_score(labels[~known], found[~known]) > 0.95
+    half = {name: 0.5 * rows[~known] for name, rows in views.items()}  # another gain
+    assert adjusted_rand_score(labels[~known], model.predict(half, batches=batches[~known])) > 0.95
     membership = model.predict_proba(views, batches=batches)
     assert np.mean(membership.argmax(axis=1) == found) > 0.98
     distances = model.transform(views, batches=batches)

@@ -138,12 +138,24 @@ def test_offsets_of_a_small_batch_are_shrunk() -> None:
     assert moved < 0.8 * np.linalg.norm(rows[:3].mean(axis=0) - rows[3:].mean(axis=0))
 
 
-def test_a_new_batch_is_put_on_the_cells_it_has() -> None:
+@pytest.mark.parametrize("scale", [1.0, 0.4, 2.0])
+def test_a_new_batch_is_put_on_the_cells_it_has(scale: float) -> None:
     rows, _, cells, _ = draw(4, [[1.0], [1.0], [1.0], [1.0]])
     means = np.stack([rows[cells == cell].mean(axis=0) for cell in range(4)])
     some = np.flatnonzero(cells < 3)[:60]
-    offset = np.random.default_rng(5).normal(scale=4.0, size=D)
-    found = fit_new_batch(rows[some] + offset, means, PRICE)
+    new = scale * rows[some] + np.random.default_rng(5).normal(scale=4.0, size=D)
+    found, scales = fit_new_batch(new, means, np.ones(1), PRICE)
     np.testing.assert_array_equal(found, cells[some])
-    correction = new_correction(rows[some] + offset, means[found])
-    np.testing.assert_allclose(correction.offsets[0], offset, atol=0.8)
+    assert abs(np.log(scales[0] / scale)) < 0.1
+    corrected = new_correction(new, means[found], scales[0]).of_rows(new, np.zeros_like(found))
+    np.testing.assert_allclose(corrected, rows[some], atol=1.2)
+
+
+def test_more_noise_of_a_new_batch_is_no_scale() -> None:
+    rows, _, cells, _ = draw(4, [[1.0], [1.0], [1.0], [1.0]])
+    means = np.stack([rows[cells == cell].mean(axis=0) for cell in range(4)])
+    noise = np.random.default_rng(5).normal(size=rows.shape)
+    for new in (rows + 1.5 * noise, means[cells] + 0.4 * noise):
+        found, scales = fit_new_batch(new[:90], means, np.ones(1), PRICE)
+        np.testing.assert_array_equal(found, cells[:90])
+        assert scales[0] == 1.0
