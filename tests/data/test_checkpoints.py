@@ -24,18 +24,16 @@ from mscam_dask.data.store.arrays import (
     get_json,
     put_array,
     put_json,
-    write_checksums,
 )
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import run_pipeline
 from mscam_dask.pipeline.settings import OutputTable, Settings
 from mscam_dask.pipeline.toml_document import parse_override
 from tests.data.conftest import keys
 from tests.data.object_servers import MemoryFiles
-from tests.data.stores import edit
 from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes
 from tests.pipeline.runs import QUIET, THREE, Stopped, at, stop
@@ -115,16 +113,6 @@ def test_an_array_in_pieces_has_the_files_of_the_whole_and_one_chunk_is_in_memor
     assert made == sum(sizes)
     assert chunks_below(tmp_path / "g/pieces") == chunks_below(tmp_path / "g/whole")
     assert_array_equal(get_array(tmp_path / "g", "pieces"), values)
-
-
-def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
-    FileCheckpointStore(tmp_path).save(snapshot(0))
-    root = root_of(tmp_path, 0)
-    edit(root / "zarr.json", lambda metadata: metadata["attributes"].update(format_version=29))
-    write_checksums(zarr.open_group(root, mode="r+"), root)
-    (tmp_path / POINTER).unlink()
-    with pytest.raises(DataError):
-        FileCheckpointStore(tmp_path).load()
 
 
 def test_without_its_pointer_or_the_newest_another_is_taken_and_it_is_said(tmp_path: Path) -> None:

@@ -63,13 +63,6 @@ def test_an_outer_join_has_every_sample(tmp_path: Path, files: list[Path]) -> No
     assert as_multi_view(in_memory).digest() == data.digest()
 
 
-def test_an_inner_join_has_the_samples_of_all_files(tmp_path: Path, files: list[Path]) -> None:
-    data = open_store(ingest(files, tmp_path / "both.zarr", join="inner").output)
-    assert data.sample_ids == ("p1", "p3")
-    assert not data.is_incomplete
-    assert_array_equal(data.views[1].read(0, 2)[:, 0], [10.5, 30.5])
-
-
 def test_files_with_other_ids_are_refused_by_default(tmp_path: Path, files: list[Path]) -> None:
     with pytest.raises(DataError, match="join='outer'"):
         ingest(files, tmp_path / "no.zarr")
@@ -82,26 +75,6 @@ def test_files_with_other_ids_are_refused_by_default(tmp_path: Path, files: list
     with pytest.raises(DataError):
         ingest([files[0], tmp_path / "d.csv"], tmp_path / "no.zarr", join="inner")
     assert not (tmp_path / "no.zarr").exists()
-
-
-def test_labels_of_samples_that_their_file_does_not_have(tmp_path: Path) -> None:
-    table(A, label=["u", "v", "u", "v"]).to_csv(tmp_path / "a.csv")
-    table(B).to_csv(tmp_path / "b.csv")
-    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    data = open_store(ingest(files, tmp_path / "s.zarr", join="outer", labels="label").output)
-    assert data.labels is not None
-    assert data.labels.tolist() == [0, 1, 0, 1, -1]
-    assert data.label_names == ("u", "v")
-
-
-@pytest.mark.parametrize("chunk_size", [2, 100])
-def test_a_store_of_incomplete_views_can_be_copied(
-    tmp_path: Path, files: list[Path], chunk_size: int
-) -> None:
-    first = ingest(files, tmp_path / "s.zarr", join="outer", chunk_size=chunk_size)
-    again = ingest(first.output, tmp_path / "t.zarr")
-    assert again.digest == first.digest
-    assert rows_by_id(open_store(again.output)) == rows_by_id(open_store(first.output))
 
 
 def test_a_mask_that_was_altered_is_found(tmp_path: Path, files: list[Path]) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from mscam_dask.data.ingest import IngestReport, ingest
 from mscam_dask.data.store.dataset import open_store
-from mscam_dask.data.views.sample_ids import encoded_id
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, N, save_npz, stored
 from tests.messages import quotes
@@ -57,15 +56,6 @@ def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
         ingest(source, tmp_path / "s.zarr", labels="nowhere")
 
 
-def test_labels_of_a_run_match_ids_that_start_like_formulas(tmp_path: Path) -> None:
-    ids = [f"=p{i}" for i in range(N)]
-    pd.DataFrame(COLOUR, index=ids).to_csv(tmp_path / "colour.csv")
-    written = pd.DataFrame({"sample": [encoded_id(one) for one in ids], "cluster": LABELS})
-    written.to_csv(tmp_path / "labels.csv", index=False)
-    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=tmp_path / "labels.csv")
-    assert labels_of(report) == LABELS.tolist()
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,14 +76,6 @@ def test_label_files_that_cannot_be_matched(tmp_path: Path, text: str) -> None:
     file.write_text("id,label\na,1\n")
     with pytest.raises(DataError):  # data without ids
         ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
-
-
-def test_clusters_of_a_run_are_labels_by_row_where_samples_have_no_ids(tmp_path: Path) -> None:
-    file = tmp_path / "labels.csv"
-    rows = [f"{row},{label},0.5" for row, label in enumerate(LABELS)]
-    file.write_text("\n".join(["sample,cluster,confidence", *rows[::-1]]))
-    report = ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
-    assert labels_of(report) == LABELS.tolist()
 
 
 def test_sources_must_agree_on_labels(tmp_path: Path) -> None:

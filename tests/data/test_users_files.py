@@ -310,13 +310,6 @@ def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: int
     assert re.match(quotes("a.csv", repr(A.columns[2])), note)
 
 
-def test_samples_in_the_columns_of_all_files_are_named(tmp_path: Path) -> None:
-    for stem, frame in {"a": A, "b": B.iloc[ORDER]}.items():
-        (tmp_path / f"{stem}.csv").write_text(csv_of(frame.T))
-    with pytest.raises(DataError, match=quotes("a.csv", "b.csv", "samples_in='columns'")):
-        ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s.zarr")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -374,15 +367,6 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
 
 
 # ----------------------------------------------------------------------------- other formats
-
-
-@pytest.mark.parametrize("views", [None, ["X", "b"]])
-def test_ids_beside_the_arrays_of_an_archive(tmp_path: Path, views: list[str] | None) -> None:
-    np.savez(tmp_path / "a.npz", X=A.to_numpy(), ids=A.index.to_numpy(dtype="U8"), note=["x", "y"])
-    (tmp_path / "b.csv").write_text(csv_of(B.iloc[ORDER]))
-    sources = [tmp_path / "a.npz", tmp_path / "b.csv"]
-    known = {"X": A.set_axis(pd.RangeIndex(4), axis=1), "b": B}
-    assert outcome(sources, known, tmp_path / "s.zarr", views=views) == "right"
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather"])

@@ -186,14 +186,6 @@ def test_ids_that_are_not_the_first_column(tmp_path: Path, kind: str, ids: list[
     assert found == "right" or re.match(quotes("refused", "a.csv"), found), found
 
 
-@pytest.mark.parametrize(("bad", "place"), [("NA", 0), ("", 11), ("P02", 11)])
-def test_ids_that_are_missing_or_repeat(tmp_path: Path, bad: str, place: int) -> None:
-    ids = [*TEXTS]
-    ids[place] = bad
-    found = read(tmp_path, {"a.csv": csv_of(A.set_axis(ids), "id")}, (A,))
-    assert re.match(quotes("refused", "a.csv", bad), found)
-
-
 def test_few_shared_ids_are_not_joined_silently(tmp_path: Path) -> None:
     mixed = [*TEXTS[:2], *(f"{item}-01A" for item in TEXTS[2:])]
     files = {"a.csv": csv_of(A), "b.csv": csv_of(B.set_axis(mixed))}
@@ -207,13 +199,6 @@ def test_one_name_above_other_whole_numbers_is_asked_about(tmp_path: Path, ids: 
     first, second = A[: len(ids)].set_axis(ids), B[: len(ids)].set_axis([f"9{i}" for i in ids])
     files = {"a.csv": csv_of(first, "nhc"), "b.csv": csv_of(second, "nhc")}
     assert "id_column='nhc'" in read(tmp_path, files, (first, second))
-
-
-def test_ids_written_twice_without_a_header(tmp_path: Path) -> None:
-    first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS)
-    twice = csv_of(first.reset_index(names="FID").set_axis(NUMBERS), "IID", sep=" ")
-    files = {"a.txt": twice.split("\n", 1)[1], "b.csv": csv_of(second.iloc[ORDER], "IID")}
-    assert read(tmp_path, files, (first.set_axis(range(4), axis=1), second)) == "right"
 
 
 @pytest.mark.parametrize("ids", [NUMBERS, TEXTS], ids=["numbers", "texts"])
@@ -258,12 +243,6 @@ def test_row_numbers_are_no_ids_beside_whole_numbers_that_another_file_has(
             assert found == "right"
 
 
-def test_a_column_behind_ids_without_a_name_is_told_to_be_a_feature(tmp_path: Path) -> None:
-    frame = A.set_axis(NUMBERS).rename_axis("kennung").reset_index().set_axis(range(3, 15))
-    (tmp_path / "a.csv").write_text(csv_of(frame, ""))
-    assert any("'kennung'" in note for note in ingest(tmp_path / "a.csv", tmp_path / "s").notes)
-
-
 @pytest.mark.parametrize(
     ("name", "columns", "is_told"),
     [
@@ -292,14 +271,6 @@ def test_rows_counted_from_0_and_from_1_are_matched_by_row(tmp_path: Path) -> No
     }
     known = A.reset_index(drop=True), B.reset_index(drop=True)
     assert read(tmp_path, files, known) == "right"
-
-
-def test_decimals_under_a_name_of_ids_are_ids(tmp_path: Path) -> None:
-    ids = [f"{number / 8}" for number in NUMBERS]
-    first, second = A.set_axis(ids), B.set_axis(ids).iloc[ORDER]
-    for name in ("", "sample_id"):
-        files = {"a.csv": csv_of(first, name), "b.csv": csv_of(second, name)}
-        assert read(tmp_path, files, (first, second)) == "right"
 
 
 def test_decimals_are_features_beside_ids_and_behind_other_features(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.fields import number_of
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
-from tests.data.readers.matlab_files import save_version_5, save_version_73
+from tests.data.readers.matlab_files import save_version_5
 
 TABLE = np.random.default_rng(0).normal(size=(20, 3))
 NBYTES = TABLE.nbytes
@@ -42,12 +42,6 @@ def test_a_file_may_hold_as_much_as_the_source_allows(save: Any, name: str, tmp_
     np.testing.assert_array_equal(values["colour"], TABLE)
     with pytest.raises(DataError, match=rf"{NBYTES - 1}.*max_bytes"):
         read(Source(path, max_bytes=NBYTES - 1))
-
-
-def test_a_large_file_that_is_read_by_blocks_needs_no_larger_limit(tmp_path: Path) -> None:
-    path = save_version_73(tmp_path / "a.mat", colour=TABLE)
-    values, _ = read(Source(path, max_bytes=NBYTES // 4))
-    np.testing.assert_array_equal(values["colour"], TABLE)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, TypeError, MemoryError])

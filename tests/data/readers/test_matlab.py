@@ -12,7 +12,6 @@ import pytest
 from scipy import sparse
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
@@ -66,14 +65,6 @@ def test_sample_ids_are_a_vector_of_ids_or_left_out(
     _, loaded = read(save_version_73(tmp_path / "a.mat", colour=COLOUR, sample_ids=ids))
     assert loaded.sample_ids == expected
     assert any("sample_ids" in note and said in note for note in loaded.notes)
-
-
-def test_cell_arrays_of_matrices_are_views_in_order(save: Any, tmp_path: Path) -> None:
-    path = save(tmp_path / "a.mat", X=cells(COLOUR.T, SHAPE.T, WORDS.T.tocsc()), gt=LABELS.T)
-    values, loaded = read(Source(path, samples_in="columns"))
-    assert are_equal(values, {"X_0": COLOUR, "X_1": SHAPE, "X_2": WORDS})
-    assert loaded.labels is not None
-    assert loaded.labels.tolist() == LABELS.ravel().tolist()
 
 
 def test_the_name_of_a_cell_array_stands_for_its_views(tmp_path: Path) -> None:

@@ -131,27 +131,6 @@ def test_an_indicator_matrix(tmp_path: Path, make: Any, *, turned: bool) -> None
     assert (found.views, found.labels) == (("colour",), LABELS.tolist())
 
 
-OTHERS = {
-    "two labellings": np.stack([TRUTH, TRUTH[::-1]], axis=1),
-    "no whole numbers": np.stack([TRUTH + 0.5, TRUTH + 0.5], axis=1),
-    "one class": np.ones((N, 2)),
-    "as many": np.stack([np.arange(N), np.arange(N)], axis=1),
-    "two of a row": np.where(np.arange(N)[:, None] < N - 1, INDICATOR, 1.0),
-    "sparse, twos": sparse.csc_array(2 * INDICATOR),
-    "sparse, as many": sparse.csc_array(np.eye(N)),
-    "sparse, none of a row": sparse.csc_array(INDICATOR * (TRUTH > 1)[:, None]),
-}
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_other_matrices_are_views_under_any_name(tmp_path: Path, kind: str) -> None:
-    path = save_version_73(tmp_path / "a.mat", colour=COLOUR, Y=OTHERS[kind])
-    found = ingested(path)
-    assert (set(found.views), found.labels) == ({"colour", "Y"}, None)
-    with pytest.raises(DataError):
-        ingested(path, labels="Y")
-
-
 def test_a_view_with_a_name_of_labels_is_known_by_its_first_rows(tmp_path: Path) -> None:
     looked_at = set()
 
@@ -238,16 +217,6 @@ def test_beside_numbered_views_no_other_array_is_a_view(tmp_path: Path) -> None:
     assert "'target'" in loaded.notes[-1]
 
 
-def test_sparse_archive(tmp_path: Path) -> None:
-    path = tmp_path / "words.npz"
-    dense = np.random.default_rng(0).integers(0, 2, (5, 4))
-    for make in (sparse.csc_array, sparse.coo_array):
-        sparse.save_npz(path, make(dense))
-        np.testing.assert_array_equal(read(path)[0]["words"], dense)
-    turned, _ = read(Source(path, samples_in="columns"))
-    np.testing.assert_array_equal(turned["words"], dense.T)
-
-
 @pytest.mark.parametrize(
     "arrays",
     [
@@ -271,15 +240,6 @@ def test_texts_that_differ_one_for_each_sample_are_ids(tmp_path: Path, name: str
     assert read(path)[1].sample_ids == tuple(texts[name])
     save_archive(path, colour=COLOUR, others=np.array(texts[name])[::-1], **texts)
     assert read(path)[1].sample_ids is None
-
-
-@pytest.mark.parametrize("ids", [np.arange(101, 101 + N), np.arange(101.0, 101.0 + N)])
-def test_whole_numbers_with_a_name_of_ids_are_ids(tmp_path: Path, ids: NDArray[Any]) -> None:
-    path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, ids=ids)
-    found = ingest(path, tmp_path / "a.zarr")
-    store = open_store(found.output)
-    assert store.sample_ids == tuple(map(str, range(101, 101 + N)))
-    assert store.view_names == ("colour", "shape")
 
 
 def test_numbers_that_are_no_ids_are_not_taken_as_such(tmp_path: Path) -> None:

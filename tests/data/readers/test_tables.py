@@ -62,14 +62,6 @@ def test_counts_are_no_ids(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values["a"], counts)
 
 
-@pytest.mark.parametrize("other", [[1] * N, list(range(900, 900 + N)), [f"F{i}" for i in range(N)]])
-def test_families_of_plink_are_no_features(tmp_path: Path, other: list[Any]) -> None:
-    table = frame(NUMBERS, "IID").reset_index()
-    table.insert(0, "FID", other)
-    table.to_csv(tmp_path / "a.txt", sep=" ", index=False)
-    assert is_right(read(tmp_path / "a.txt"), NUMBERS)
-
-
 def test_one_column_of_labels_is_truth_and_others_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     frame(NUMBERS).assign(cluster=0, **{"class": ["x", "y"] * 6}, label=1).to_csv(path)

@@ -115,16 +115,6 @@ def test_a_first_line_taken_as_a_sample_is_told_where_it_may_be_none(
     assert any("--header" in note for note in loaded.notes) == has_note
 
 
-@pytest.mark.parametrize("delimiter", [",", " "])
-def test_the_heading_of_numpy_names_the_columns(tmp_path: Path, delimiter: str) -> None:
-    path = tmp_path / "t.txt"
-    labelled = np.column_stack([[1, 2, 1], VALUES])
-    np.savetxt(path, labelled, delimiter=delimiter, header=delimiter.join(["label", "p", "q"]))
-    found, loaded = table(path)
-    assert found == VALUES
-    assert names_of(loaded) == ("p", "q")
-
-
 @pytest.mark.parametrize("heading", ["", "h\n"])
 @pytest.mark.parametrize("values", [[None, 2.0, 3.0], [1.5, None, None, 3.0]])
 def test_a_blank_line_among_single_values_is_a_missing_one(

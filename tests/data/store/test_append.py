@@ -17,7 +17,6 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, StoreCorruptError
-from tests.data.stores import names_of
 from tests.messages import quotes
 
 Array = NDArray[np.float64]
@@ -121,14 +120,6 @@ def test_columns_are_those_of_the_store_by_name(
     with pytest.raises(DataError, match=quotes("'a'", "x.zarr", *quoted)):
         append(table(tmp_path / "new" / "a.csv", columns), tmp_path / "x.zarr")
     assert verify_store(tmp_path / "x.zarr").digest() == before
-
-
-def test_names_of_columns_outlast_samples_without_them(tmp_path: Path) -> None:
-    ingest(table(tmp_path / "a.csv", "p q r"), tmp_path / "x.zarr")
-    append(table(tmp_path / "new" / "a.csv", "p q r"), tmp_path / "x.zarr")
-    append(table(tmp_path / "bare" / "a.csv", "p q r", header=False), tmp_path / "x.zarr")
-    data = verify_store(tmp_path / "x.zarr")
-    assert (data.n_samples, names_of(data)) == (6, {"a": ("p", "q", "r")})
 
 
 def test_the_numbering_of_a_frame_is_no_name_for_a_column(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.atomic_replace import POINTER
-from mscam_dask.data.store.dataset import is_store, open_store, verify_store, write_store
+from mscam_dask.data.store.dataset import open_store, verify_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import restrict_to_present
@@ -113,13 +113,6 @@ def test_chunks_that_changed_places_are_caught_by_the_digest(store: Path) -> Non
     open_store(store).views[0].read(0, N)  # each chunk is intact in itself
     with pytest.raises(StoreCorruptError):
         verify_store(store)
-
-
-def test_a_store_without_its_root_is_damaged_and_not_none(store: Path) -> None:
-    (store / "zarr.json").unlink()
-    assert is_store(store)
-    with pytest.raises(StoreCorruptError):
-        open_store(store)
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,12 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.store.arrays import write_checksums
 from mscam_dask.data.store.dataset import (
-    ZarrRows,
     open_store,
-    read_origin,
     verify_store,
     write_store,
 )
-from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, view_digest
+from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables
 from tests.data.stores import N, edit, example_data, names_of
@@ -105,14 +102,6 @@ def test_any_rows_of_any_chunking_wherever_they_are_read(
             np.testing.assert_array_equal(view.read(start, stop), original.read(start, stop))
 
 
-def test_the_origin_of_a_store_comes_back(tmp_path: Path) -> None:
-    origin = [{"file": "a.csv", "delimiter": "';'"}, {"file": "é.mat"}]
-    store = write_store(example_data(), tmp_path / "data.zarr", origin=origin)
-    assert read_origin(store) == tuple(origin)
-    verify_store(store)
-    assert read_origin(write_store(example_data(), tmp_path / "other.zarr")) == ()
-
-
 def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:
     view = ArrayRows(np.eye(3), "v", feature_names=("p", "é", "p"))
     store = write_store(MultiViewData(views=(view,)), tmp_path / "s.zarr")
@@ -138,20 +127,6 @@ def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield path
         assert list(tmp_path.iterdir()) == [path]
         assert verify_store(path).digest() == example_data().digest()
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no rows", "no columns"])
-def test_empty_views_are_refused(output: Path, shape: tuple[int, int]) -> None:
-    with pytest.raises(DataError):
-        write_store(as_multi_view({"v": np.ones(shape)}), output, overwrite=True)
-
-
-def test_a_store_may_be_rewritten_from_itself(store: Path) -> None:
-    write_store(open_store(store), store, chunk_size=2, overwrite=True)
-    view = verify_store(store).views[0]
-    assert isinstance(view, ZarrRows)
-    assert view.chunk_size == 2
-    assert view.recorded_digest == view_digest(example_data().views[0])
 
 
 def test_what_is_no_store_is_never_replaced(tmp_path: Path) -> None:

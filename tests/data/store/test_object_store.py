@@ -268,12 +268,3 @@ def test_a_missing_library_is_named(
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match=quotes(redacted(url), "s3://bucket/name.zarr")):
         as_location(url)
-
-
-def test_services_and_directories_have_other_names() -> None:
-    for url, place in (
-        ("gcs://bucket/a/b.zarr/", ObjectPath("gs://bucket/a/b.zarr")),
-        ("abfs://bucket/b.zarr", ObjectPath("az://bucket/b.zarr")),
-        ("file:///a/b%20c.zarr", Path("/a/b c.zarr")),
-    ):
-        assert as_location(url) == place

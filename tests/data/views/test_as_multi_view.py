@@ -71,12 +71,6 @@ def test_float64_tables_are_not_copied() -> None:
     assert np.shares_memory(as_multi_view([COLOUR]).views[0].read(1, 3), COLOUR)
 
 
-def test_a_list_is_named_by_position() -> None:
-    assert as_multi_view([COLOUR, SHAPE]).view_names == ("view_0", "view_1")
-    assert as_multi_view([ArrayRows(COLOUR, "own")]).view_names == ("own",)
-    assert as_multi_view({0: COLOUR, 1: SHAPE}).view_names == ("0", "1")
-
-
 def test_dataset_views_ids_and_labels() -> None:
     dataset = xr.Dataset(
         {
@@ -284,16 +278,6 @@ def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> Non
     # new samples' distances to those of a fit
     assert as_multi_view([turned], view_type="distance").views[0].shape == (3, 4)
     assert as_multi_view([turned.rename(channel="obs")]).views[0].shape == (3, 4)
-
-
-def test_data_arrays_give_ids_from_their_sample_coordinate() -> None:
-    table = xr.DataArray(COLOUR, dims=("s", "f"), coords={"s": [10, 20, 30, 40]})
-    assert as_multi_view([table]).sample_ids == ("10", "20", "30", "40")
-    names = np.array(["s0", "é", "s2", "s3"])
-    for texts in (names, np.char.encode(names, "utf-8")):  # as HDF5 has them
-        named = table.assign_coords(s=texts)
-        assert as_multi_view([named]).sample_ids == tuple(names)
-        assert as_multi_view([pd.DataFrame(COLOUR, index=texts)]).sample_ids == tuple(names)
 
 
 # ----------------------------------------------------------------------------- digest
