@@ -53,19 +53,6 @@ def test_comparisons_of_data_on_the_command_line_have_a_directory_for_each(
         assert planned.stdout.splitlines()[0].endswith(f" runs/{name}")
 
 
-def test_options_go_to_the_table_that_the_file_has(here: Path, call: Call) -> None:
-    Path("r.toml").write_text("[robustness]\nn_samples = 40\ncorruption_rate = [0.0]\n")
-    result = call(
-        "compare", "r.toml", "--method", "knn-sc", "--runs", "1", "--in-process", "-o", "o"
-    )
-    assert result.exit_code == 0, result.output
-    assert numbers(result.stdout)[-1] == ["1"]
-    assert Path("o/experiment.json").exists()
-    refused = call("compare", "r.toml", "--dataset", "tiny.npz")
-    assert refused.exit_code == 2
-    assert re.search(quotes("--dataset tiny.npz", "[robustness]", "'datasets'"), refused.stderr)
-
-
 @pytest.mark.parametrize("width", [120, 60, 30])
 def test_tables_break_between_words_where_these_have_room(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int

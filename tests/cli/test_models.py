@@ -274,14 +274,3 @@ def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> Non
     assert "views, without labels" not in report
     if form in ("empty cells", "known samples only"):  # ground truth has to be whole
         assert call("ingest", "a.npz", "-o", "a.zarr", "--labels", "known.csv").exit_code == 3
-
-
-def test_labels_of_other_samples_are_not_joined(here: Path, call: Call) -> None:
-    rng = np.random.default_rng(0)
-    np.savez("a.npz", a=rng.normal(size=(30, 3)), sample_ids=[f"P{row}" for row in range(30)])
-    Path("known.csv").write_text("id,kind\n" + "".join(f"Q{row},x\n" for row in range(30)))
-    result = call("ingest", "a.npz", "-o", "a.zarr", "--labels", "known.csv")
-    assert result.exit_code == 3
-    screen = " ".join(result.output.split())
-    assert "share no sample" in screen
-    assert "join=" not in screen

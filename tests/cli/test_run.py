@@ -89,21 +89,6 @@ def test_an_error_is_one_message_and_its_exit_code(
     assert "Traceback" in debugged.stderr
 
 
-def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> None:
-    arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
-    assert call(*arguments).exit_code == 0
-    record = (here / "out" / "run.json").read_bytes()
-    again = call(*arguments)
-    assert (again.exit_code, again.stderr) == (0, ""), "no step began"
-    assert (here / "out" / "run.json").read_bytes() == record
-    assert re.search(quotes(json.loads(record)["ended"], "--overwrite"), again.stdout)
-    other_setting = ("--set", "cluster.alpha=2.0")
-    again = call(*arguments, *other_setting)
-    assert again.exit_code == 2
-    assert "--overwrite" in again.stderr
-    assert call(*arguments, *other_setting, "--overwrite").exit_code == 0
-
-
 @pytest.mark.thorough
 def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: Call) -> None:
     arguments = ("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
