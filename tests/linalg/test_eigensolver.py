@@ -146,17 +146,6 @@ def test_a_misleading_warm_start_is_overcome(blobs: csr_array[np.float64]) -> No
     check(L, solve(L, 5, warm_start=vectors[:, 6:]), 5)
 
 
-def test_a_large_graph_and_a_warm_start(blobs: csr_array[np.float64]) -> None:
-    L = laplacian(blobs)
-    found = solve(L, 12)
-    check(L, found, 12)
-    check(L, solve(L, 12, warm_start=found.vectors + 1e-3), 12)
-    for start in (np.zeros((1200, 4)), np.ones((1200, 20))):  # it need not be independent
-        check(L, solve(L, 12, warm_start=start), 12)
-    L = laplacian(csr_array((6, 6), dtype=np.float64))  # without edges
-    assert_array_equal(np.abs(solve(L, 6).vectors), np.eye(6))
-
-
 def test_an_unfinished_answer_says_so(
     blobs: csr_array[np.float64], monkeypatch: pytest.MonkeyPatch
 ) -> None:

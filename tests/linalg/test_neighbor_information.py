@@ -92,14 +92,6 @@ def test_what_several_graphs_tell_together_is_by_definition(n_alone: int) -> Non
     np.testing.assert_allclose(told, expected, rtol=1e-4)  # it is overwritten
 
 
-def test_a_cluster_that_no_row_is_of_is_never_told() -> None:
-    labels = np.repeat([0, 2], 20)
-    graph = random_walk(csr_array(np.equal.outer(labels, labels).astype(float)))
-    told = evidence(graph, labels, 3)
-    assert joint_information(labels, told) == pytest.approx(entropy(labels), rel=0.1)
-    assert (told[:, 1] == 0.0).all()
-
-
 @st.composite
 def neighbor_lists(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     n = draw(st.integers(2, 9))

@@ -21,8 +21,6 @@ from mscam_dask.linalg.distances import (
     subtract_twice_products,
 )
 from mscam_dask.linalg.incomplete import (
-    IncompleteBlocks,
-    PresentSamples,
     SharedDistances,
     as_incomplete_blocks,
     nearest_sharing,
@@ -140,16 +138,6 @@ def test_a_common_offset_costs_no_digits() -> None:
     assert (shifted >= 0).all()
 
 
-@settings(max_examples=30)
-@given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 4), st.integers(0, 1000))
-def test_edges(n: int, k: int, r: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    points = rng.standard_normal((n, r))
-    indices = rng.integers(n, size=(n, k))
-    expected = np.take_along_axis(by_definition(points, points), indices, axis=1)
-    assert_allclose(squared_distances_to(points, np.arange(n), indices), expected, rtol=1e-13)
-
-
 def test_bits_of_edges_are_symmetric_and_do_not_depend_on_blocks() -> None:
     points = np.random.default_rng(3).standard_normal((64, 37))
     rows, everyone = np.arange(64), np.tile(np.arange(64), (64, 1))
@@ -215,14 +203,6 @@ def test_distances_are_means_over_the_shared_views(rng: np.random.Generator) -> 
     assert expected[0, 1] == np.inf
 
 
-def test_points_that_are_taken_keep_their_distances(rng: np.random.Generator) -> None:
-    views = views_with_gaps(rng)
-    rows = np.array([1, 5, 2, 20])
-    taken = as_incomplete_blocks(views).take(rows)
-    expected = mean_over_shared_views([view[rows] for view in views])
-    assert_allclose(taken.distances(np.arange(4), np.arange(4)), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize("k", [1, 5, N - 1])
 def test_neighbors_are_the_nearest_and_those_without_a_common_view_come_last(
     rng: np.random.Generator, k: int
@@ -236,17 +216,6 @@ def test_neighbors_are_the_nearest_and_those_without_a_common_view_come_last(
     assert all(len(set(row)) == k for row in indices.tolist())
     part, _ = nearest_sharing(as_incomplete_blocks(views), k, 7, 12)
     assert_array_equal(part, indices[7:12])
-
-
-def test_groups_of_blocks_add_up_in_units_of_their_own_means(rng: np.random.Generator) -> None:
-    n = 8
-    rows, learned = rng.standard_normal((n, 2)), 3.0 * rng.standard_normal((n, 1))
-    everyone = PresentSamples(np.arange(n), n)
-    points = IncompleteBlocks(n, (rows, learned), (everyone, everyone), (0, 1), (2.0, 5.0))
-    found = points.distances(np.arange(n), np.arange(n))
-    expected = np.sum((rows[:, None] - rows) ** 2, axis=2) / 2.0
-    expected += np.sum((learned[:, None] - learned) ** 2, axis=2) / 5.0
-    assert_allclose(found, expected, atol=1e-12)
 
 
 def test_infinite_distances_become_the_largest_of_their_row() -> None:
@@ -345,34 +314,6 @@ def test_parts_find_the_neighbors_of_the_whole_and_those_of_whole_cells_its_bits
         parts = [search(a, b) for a, b in pairwise(edges)]
         assert_array_equal(np.concatenate([part[0] for part in parts]), indices)
         assert_allclose(np.concatenate([part[1] for part in parts]), squared, rtol=rtol)
-
-
-def test_duplicates_do_not_swell_a_cell() -> None:
-    rng = np.random.default_rng(1)
-    points = np.vstack([np.zeros((900, 3)), rng.standard_normal((300, 3))]).astype(np.float32)
-    coordinates = WeightedBlocks((points,), (np.ones(3),))
-    cells = cells_of(coordinates)
-    assert np.diff(cells.bounds).max() <= 2 * 40
-    _, indices, squared = searched(coordinates, cells, 5)
-    assert np.all(indices >= 0)
-    samples = cells.order
-    assert_allclose(squared[samples < 900], 0.0, atol=1e-5)
-
-
-@pytest.mark.parametrize("n_candidates", [10, 60, 150])
-def test_a_pool_holds_four_times_the_neighbours_where_cells_hold_few_points(
-    n_candidates: int,
-) -> None:
-    rng = np.random.default_rng(4)
-    # lengths over many magnitudes: far out, cells of a point or two have only their like nearby
-    far = np.exp(5 * rng.standard_normal((1200, 1))) * rng.standard_normal((1200, 20))
-    points = WeightedBlocks((far,), (np.ones(20),))
-    cells = cells_of(points, n_candidates)
-    sizes = np.diff(cells.bounds)
-    assert sizes.min() < 4
-    assert min(sizes[probes].sum() for probes in cells.probes) >= 4 * n_candidates
-    _, indices, _ = searched(points, cells, n_candidates)
-    assert np.all(indices >= 0)
 
 
 def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:

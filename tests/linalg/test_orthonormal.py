@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import (
     basis_from_gram,
-    basis_from_kernel,
     basis_from_rows,
     orient_columns,
     polar_factor,
@@ -134,14 +133,6 @@ def test_ill_conditioned_rows_give_orthonormal_vectors() -> None:
     basis = basis_from_rows((left * np.logspace(0, -4.5, 20)) @ right)
     assert basis.rank == 20
     assert_allclose(basis.vectors.T @ basis.vectors, np.eye(20), atol=1e-12)
-
-
-def test_negative_eigenvalues_of_a_kernel_are_dropped() -> None:
-    q = scipy.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0]
-    values = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -5.0])
-    basis = basis_from_kernel((q * values) @ q.T)
-    assert_allclose(basis.singular_values_squared, [3.0, 2.0, 1.0])
-    assert_allclose(np.abs(basis.vectors.T @ q[:, :3]), np.eye(3), atol=1e-12)
 
 
 def test_zero_rows_have_an_empty_basis() -> None:
