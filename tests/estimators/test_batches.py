@@ -62,18 +62,6 @@ def test_batch_effects_are_removed(shares: list[list[float]]) -> None:
     assert rna.after == pytest.approx(rna.expected, abs=0.06)
 
 
-@pytest.mark.parametrize("shares", [BALANCED, ONE_ONLY], ids=["balanced", "one-only"])
-def test_scales_of_batches_are_removed(shares: list[list[float]]) -> None:
-    views, labels, batches = draw(shares, offset=0.0)
-    scale = np.where(batches == "B", 4.0, 1.0)[:, None]
-    scaled = views | {name: views[name] * scale for name in ("rna", "protein")}
-    known = np.arange(N) % 3 > 0
-    model = MSCAM(4).fit(some(scaled, known), batches=batches[known])
-    assert adjusted_rand_score(labels[known], model.labels_) == 1.0
-    found = model.predict(some(scaled, ~known), batches=batches[~known])
-    assert adjusted_rand_score(labels[~known], found) == 1.0
-
-
 def test_clusters_are_counted_without_the_effects_of_batches() -> None:
     views, labels, batches = draw(BALANCED, seed=2, n=200)
     model = MSCAM("auto", n_jobs=1).fit(views, batches=batches)

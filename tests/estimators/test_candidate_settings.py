@@ -32,16 +32,6 @@ def test_settings_of_several_views_are_selected_by_view_if_there_is_a_choice() -
     assert tried(VIEWS, scale="unit", alpha=2.0) == [("unit", 2.0, 20), ("unit", 2.0, 9)]
 
 
-@pytest.mark.parametrize(
-    ("position", "name", "value"), [(0, "scale", "none"), (1, "alpha", 3.0), (2, "n_neighbors", 4)]
-)
-@pytest.mark.parametrize("views", [ONE, VIEWS])
-def test_what_is_given_is_kept(views: Any, position: int, name: str, value: Any) -> None:
-    found = tried(views, **{name: value})
-    assert {one[position] for one in found} == {value}
-    assert len(set(found)) == len(found)
-
-
 def test_settings_by_view() -> None:
     scale: Any = {"a": "unit", "b": "none"}
     (one,) = MSCAM(3, scale=scale, alpha=2).candidate_settings(VIEWS)

@@ -246,18 +246,6 @@ def test_one_cluster_has_equal_shares_of_views_no_features_and_score_zero() -> N
     assert model.view_contributions_ == {"a": 0.5, "b": 0.5}
 
 
-def test_a_model_fitted_again_forgets_the_first_data() -> None:
-    table = np.hstack(integer_views())
-    model = quick().fit(table)
-    views, _ = gaussian_views(6, n_samples=50, dims=(3, 8))
-    model.fit(views)
-    assert model.labels_.shape == (50,)
-    assert model.predict(views).shape == (50,)
-    with pytest.raises(DataError):
-        model.predict(table)
-    assert not hasattr(model, "n_features_in_")
-
-
 def test_a_fit_that_fails_leaves_the_one_before() -> None:
     table = pd.DataFrame(np.hstack(integer_views())).add_prefix("x")
     model = quick().fit(table)
