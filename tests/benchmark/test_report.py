@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mscam_dask.benchmark.report import experiment_page, write_experiment_report
+from mscam_dask.benchmark.report import experiment_page
 from mscam_dask.benchmark.results import (
     CurveEntry,
     DatasetEntry,
@@ -135,32 +135,12 @@ def test_what_is_empty_is_left_out() -> None:
         assert f'id="{section}"' not in page
 
 
-def test_the_report_of_a_directory(tmp_path: Path) -> None:
-    (tmp_path / "results.md").write_text("-")
-    file = write_experiment_report(tmp_path, record())
-    page = file.read_text(encoding="utf-8")
-    assert 'href="results.md"' in page
-    assert 'href="results.csv"' not in page
-    with pytest.raises(DataError):
-        write_experiment_report(tmp_path, record(), tmp_path)
-
-
 DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 
 def read(content: bytes, directory: Path) -> ExperimentRecord:
     (directory / "experiment.json").write_bytes(content)
     return read_record(directory)
-
-
-def test_what_is_written_is_read_back_and_nan_is_null(tmp_path: Path) -> None:
-    made = record()
-    maps = replace(made.heat_maps[0], label_free={"eigengap": ((float("nan"), 1e-3),)})
-    content = encode_experiment(replace(made, heat_maps=(maps,)))
-    back = read(content, tmp_path)
-    assert back.trials == made.trials
-    assert back.heat_maps[0].label_free["eigengap"] == ((None, 1e-3),)
-    assert encode_experiment(back) == content
 
 
 def test_the_document_that_the_docs_show_is_one(tmp_path: Path) -> None:
