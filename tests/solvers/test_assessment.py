@@ -341,23 +341,6 @@ def test_clusters_are_merged_until_all_borders_hold(
     assert found.support is is_supported
 
 
-def test_failing_borders_are_named_from_the_weakest_on() -> None:
-    found = borders([9, 8, 7, 6], {(0, 3): 0.2, (1, 2): 0.7, (0, 1): 0.2})
-    assert found.unseparated == [(1, 2), (0, 1), (0, 3)]
-    assert found.stand.tolist() == [False] * 4
-    assert borders([9, 8, 7], {(0, 2): 0.2}).stand.tolist() == [False, True, False]
-
-
-def test_borders_in_another_order() -> None:
-    found = borders([9, 8, 7], {(0, 2): 0.2, (0, 1): 0.3})
-    order = np.array([2, 0, 1])
-    other = found.in_order(order)
-    assert other.sizes.tolist() == [7, 9, 8]
-    for i, j in np.ndindex(3, 3):
-        assert other.p_values[i, j] == found.p_values[order[i], order[j]]
-        assert_array_equal(other.counts[i, j], found.counts[order[i], order[j]])
-
-
 @pytest.mark.parametrize(
     ("failing", "sizes", "structure", "standing", "words"),
     [
@@ -386,16 +369,6 @@ def test_clusters_that_views_do_not_share_are_no_structure() -> None:
     found = dataclasses.replace(made_up({}), views_agree=False)
     assert found.structure is Structure.NONE
     assert "by chance" in found.message
-
-
-def test_a_trivial_partition_keeps_its_names() -> None:
-    found = Assessment.trivial(3, ["a"], np.eye(1))
-    renamed = found.renamed([5, 0, 2])
-    assert renamed.structure is found.structure is Structure.TRIVIAL
-    assert renamed.message == found.message
-    assert renamed.cluster_names == (0, 2, 5)
-    assert renamed.cluster_tree.shape == (2, 4)
-    assert renamed.standing_clusters == ()
 
 
 def test_one_cluster_after_a_search_is_no_structure() -> None:

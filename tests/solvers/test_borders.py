@@ -143,14 +143,6 @@ def test_fewer_than_five_samples_have_no_border(size: int, *, is_large_enough: b
     assert is_large_enough or (found.p_values[0, 1] == 1.0 and not found.counts[0, 1].any())
 
 
-def test_a_cluster_without_samples_has_no_border() -> None:
-    points, labels = normals(0, (100, 100), 8.0, 3)
-    found = borders(as_points(points), 2 * labels, 3)
-    assert_array_equal(found.p_values[1], [1.0, 0.0, 1.0])
-    assert_array_equal(found.sizes, [100, 0, 100])
-    assert found.p_values[0, 2] <= 0.05
-
-
 def test_the_step_of_a_column_is_the_distance_of_neighboring_values() -> None:
     rng = np.random.default_rng(0)
     grades = rng.permutation(np.repeat([1.0, 2.0, 3.0, 5.0], [40, 30, 20, 10]))

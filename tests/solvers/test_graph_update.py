@@ -276,14 +276,6 @@ def test_select_takes_the_k_nearest_present(m: int, k: int, absent: int, seed: i
         assert_array_equal(weights[row], adaptive_neighbor_weights(nearest)[0])
 
 
-def test_all_other_samples_as_neighbours() -> None:
-    # k = n - 1: there is no (k + 1)-th distance, d_{k+1} = d_k
-    indices, weights = select_neighbors(np.array([[2, 1, 3]]), np.array([[2.0, 1.0, 4.0]]), 3)
-    assert_array_equal(indices, [[1, 2, 3]])
-    assert_allclose(weights, [[0.6, 0.4, 0.0]])
-    assert_array_equal(select_neighbors(np.array([[1]]), np.array([[5.0]]), 1)[1], [[1.0]])
-
-
 GROWTH = 1.3
 MOST_OUTER = 60
 
@@ -389,17 +381,6 @@ def test_a_jump_over_c_stalls_after_three_iterations() -> None:
         below = max(weight for weight in tried if weight < 0.5)
         above = min(weight for weight in tried if weight >= 0.5)
         assert above / below < GROWTH ** (1 / 16)
-
-
-def test_a_jump_that_resolves_itself_is_forgotten() -> None:
-    # two iterations jump, the third does not, then two more: never three in a row
-    def components(iteration: int, weight: float) -> int:
-        if iteration in (3, 4, 7, 8):
-            return 1 if weight < 0.2 else 9
-        return 1 if iteration < 10 else 4
-
-    result = walk(components, 4, start=0.19)
-    assert result.decisions[-1] is Decision.REACHED
 
 
 def test_the_weight_is_divided_twenty_times_before_it_is_given_up() -> None:

@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
-from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import JointPoints, borders
@@ -40,7 +39,6 @@ from mscam_dask.solvers.partition_score import (
     view_scores,
 )
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
-from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 from tests import oracle
@@ -113,11 +111,6 @@ def graphs_of(
     shape = ViewShape(len(rows), rows.shape[1], view_type)
     with small_blocks(block_bytes):
         return reference_graphs(lambda start, stop: rows[start:stop], shape, k)
-
-
-def view_score(view: ReferenceGraphs, labels: Labels) -> float:
-    (score,) = view_scores(view, [labels])
-    return score
 
 
 def blobs(seed: int = 0, *, n: int = 60, c: int = 3, spread: float = 6.0) -> tuple[Array, Labels]:
@@ -197,32 +190,6 @@ def test_the_unit_of_a_view_does_not_matter(view_type: ViewType, exponent: int) 
     )
     for graph, expected in zip(scaled, plain, strict=True):
         assert_allclose(graph.toarray(), expected.toarray(), atol=1e-12)
-
-
-@pytest.mark.parametrize("n_block_rows", [1, 7])
-def test_reading_by_blocks_changes_rounding_alone(n_block_rows: int) -> None:
-    rows, _ = blobs(4)
-    whole = graphs_of(rows)
-    streamed = graphs_of(rows, block_bytes=8 * rows.shape[1] * n_block_rows)
-    for left, right in zip(streamed.graphs, whole.graphs, strict=True):
-        assert_allclose(left.toarray(), right.toarray(), rtol=1e-12)
-
-
-def test_awkward_views_have_graphs() -> None:
-    # one column: unit rows are ±1; zero rows; half of the samples identical; k = n − 1
-    one_column = np.linspace(-1.0, 2.0, 30)[:, None]
-    zero_rows = np.random.default_rng(0).standard_normal((30, 3))
-    zero_rows[::3] = 0.0
-    identical = np.random.default_rng(1).standard_normal((30, 3))
-    identical[:15] = identical[0]
-    labels = canonical_labels(np.arange(30) // 10)
-    for rows in (one_column, zero_rows, identical):
-        for k in (1, 5, 29):
-            view = graphs_of(rows, k=k)
-            assert np.isfinite(view_score(view, labels))
-            for graph in view.graphs:
-                assert_allclose(graph.toarray(), graph.toarray().T)
-                assert graph.sum() == pytest.approx(30.0)
 
 
 def test_samples_that_a_view_lacks_have_no_evidence_and_the_others_all_of_it() -> None:
@@ -428,16 +395,6 @@ def test_diffusion_coordinates_have_the_products_of_the_normalized_graph(n: int)
     rows = diffusion_coordinates([ReferenceGraphs((graph,))], 20)
     expected = graph.toarray() / np.outer(degrees, degrees)
     np.testing.assert_allclose(rows @ rows.T, expected, atol=1e-10)
-
-
-@pytest.mark.parametrize("sizes", [(300, 12), (200, 100, 8)])
-def test_ward_linkage_of_the_graphs_finds_rare_clusters(sizes: tuple[int, ...]) -> None:
-    rows, labels = normals(0, sizes, 9.0, 6)
-    near = csr_array(kneighbors_graph(rows, 9))
-    views = [ReferenceGraphs((csr_array(near + near.T),))]
-    linkages = graph_linkages(views, len(sizes))
-    (found,) = candidate_partitions(JointPoints(rows, (6,)), linkages, len(sizes))
-    assert adjusted_rand_score(labels, found) == 1.0
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:

@@ -10,9 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.predict import (
-    N_FOLDS,
     NeighborVotes,
     extend_labels,
     fit_folds,
@@ -58,21 +56,6 @@ def test_is_the_cluster_with_most_adaptive_weight(seed: int, n: int, k: int, siz
     got = predict_by_neighbors(queries, blocks(points, size), labels, n_neighbors=k)
     assert got.dtype == np.int64
     assert_array_equal(got, naive_assign(queries, points, labels, k))
-
-
-def test_distances_are_computed_in_blocks_of_16_mib() -> None:
-    rng = np.random.default_rng(3)
-    points, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
-    sizes: list[int] = []
-
-    def measured(queries: Array, candidates: Array) -> Array:
-        distances = squared_distances(queries, candidates)
-        sizes.append(distances.nbytes)
-        return distances
-
-    predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9, distances_between=measured)
-    assert sum(sizes) == 8 * 1500 * 1500
-    assert max(sizes) <= 16 * 2**20 < sum(sizes)
 
 
 def naive_extension(affinity: Array, labels: Labels) -> Labels:
@@ -143,12 +126,6 @@ def test_memberships_are_calibrated_for_one_view_and_for_all() -> None:
 )
 def test_voting_neighbors(n_voters: int, n_clusters: int, expected: int) -> None:
     assert n_voting_neighbors(n_voters, n_clusters) == expected
-
-
-def test_folds_are_equally_large() -> None:
-    sizes = np.bincount(folds_of(203), minlength=N_FOLDS)
-    assert sizes.max() - sizes.min() <= 1
-    assert len(sizes) == N_FOLDS
 
 
 def test_a_sample_without_a_view_of_any_voter_has_equal_votes() -> None:

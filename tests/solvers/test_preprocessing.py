@@ -9,15 +9,8 @@ from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
-    default_settings,
     uninformative_views,
 )
-from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.types.parameters import ViewSettings
-
-OPTIONS = [
-    ViewSettings(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0, 0.1)
-]
 
 
 def lists_of(rows: NDArray[np.float64], k: int = 6) -> NDArray[np.int64]:
@@ -144,21 +137,3 @@ def test_complete_neighborhoods_leave_the_usual_preparation() -> None:
     everyone = np.array([[1, 2], [0, 2], [0, 1]])
     choices = choices_of([[everyone, everyone], [everyone]], [1, 0])
     assert [choice.index for choice in choices] == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("n_features", "expected"), [(2, "standard"), (6, "standard"), (7, "unit"), (500, "unit")]
-)
-def test_usual_scaling_by_number_of_columns(n_features: int, expected: str) -> None:
-    shape = ViewShape(100, n_features, "features")
-    assert OPTIONS[default_settings(shape, OPTIONS)] == ViewSettings(expected, 10.0)  # type: ignore[arg-type]
-
-
-def test_usual_alpha_is_the_largest_of_that_scaling() -> None:
-    shape = ViewShape(100, 2, "features")
-    uneven = [
-        ViewSettings("unit", 10.0),
-        ViewSettings("standard", 0.1),
-        ViewSettings("standard", 1.0),
-    ]
-    assert default_settings(shape, uneven) == 2

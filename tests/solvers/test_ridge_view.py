@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
@@ -35,7 +34,6 @@ from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
-from tests.blocks import small_blocks
 from tests.messages import quotes
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
 
@@ -86,35 +84,6 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
     # at most 2e-3 of the mean distance
     assert_allclose(
         oracle.pair_distances(ridge_points(view)), ridge_anchors(scaled, alpha), atol=2e-3
-    )
-
-
-@pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
-@pytest.mark.parametrize("n_block_rows", [1, 7])
-def test_streaming_equals_one_block(view_type: ViewType, n_block_rows: int) -> None:
-    rows = random_view(view_type)
-    whole = prepared(rows, view_type=view_type)
-    block_bytes = 8 * rows.shape[1] * n_block_rows
-    assert len(list(row_blocks(*rows.shape, block_bytes=block_bytes))) == -(-20 // n_block_rows)
-    with small_blocks(block_bytes):
-        streamed = prepared(rows, view_type=view_type)
-    assert_allclose(ridge_points(streamed), ridge_points(whole), atol=1e-9)
-    assert_allclose(
-        streamed.basis.singular_values_squared, whole.basis.singular_values_squared, rtol=1e-10
-    )
-    assert streamed.weight == pytest.approx(whole.weight)
-    assert streamed.effective_rank == pytest.approx(whole.effective_rank)
-
-
-@given(st.integers(1, 10**6), st.integers(1, 10**7))
-def test_row_blocks_cover_every_row_once_and_stay_small(n: int, d: int) -> None:
-    assume(n * d < 10**9)
-    blocks = list(row_blocks(n, d))
-    assert blocks[0][0] == 0
-    assert blocks[-1][1] == n
-    assert all(a[1] == b[0] for a, b in pairwise(blocks))
-    assert all(
-        stop - start > 0 and (stop - start - 1) * d * 8 <= 64 * 2**20 for start, stop in blocks
     )
 
 
@@ -281,14 +250,6 @@ def found_in(
             yield start, stop, rows[start:stop]
 
     return truncated_svd(blocks, ViewShape(n, d, "features"), rows.mean(axis=0), rank)
-
-
-def test_a_view_with_fewer_directions_gives_those() -> None:
-    rng = np.random.default_rng(2)
-    rows = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50))
-    found, total = found_in(rows)
-    assert found.vectors.shape == (50, 2)
-    assert np.sum(found.singular_values_squared) == pytest.approx(total)
 
 
 def test_the_order_of_the_samples_and_blocks_do_not_matter() -> None:

@@ -18,14 +18,11 @@ from mscam_dask.engine import embed, spectrum, views
 from mscam_dask.engine import graph as graphs
 from mscam_dask.engine.blocks import Graph, Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.linalg import eigensolver as eigen
-from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.orthonormal import Basis
 from mscam_dask.solvers import admm, graph_update
-from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.graph_update import (
     GraphRows,
     candidate_neighbors,
@@ -34,10 +31,9 @@ from mscam_dask.solvers.graph_update import (
 )
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_rows
-from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.blocks import small_blocks
-from tests.solvers.whole_rows import linear_discriminants, reduced_problem, ridge_points
+from tests.solvers.whole_rows import reduced_problem, ridge_points
 from tests.synthetic import gaussian_views
 
 N = 600
@@ -77,17 +73,8 @@ def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[GraphRows]
     ]
 
 
-def rows_of_laplacian(graph: list[GraphRows]) -> list[eigen.LaplacianRows]:
-    return [graph_update.laplacian_rows(block, graph, RANGES) for block in graph]
-
-
 def whole(graph: list[GraphRows]) -> csr_array[np.float64]:
     return graph_update.whole_graph(graph, np.arange(N, dtype=np.int32))
-
-
-def cut(array: NDArray[Any], rows: eigen.LaplacianRows) -> list[NDArray[Any]]:
-    """Blocks of an array that a halo names."""
-    return [array[slice(*RANGES[block])] for block in rows.halo.blocks]
 
 
 @pytest.mark.parametrize("scale", ["standard", "unit", "minmax", "none"])
@@ -118,17 +105,6 @@ def test_components_of_forests_are_those_of_the_graph(density: float) -> None:
     assert all(
         forest.shape[1] < N + (b - a) for forest, (a, b) in zip(forests, RANGES, strict=True)
     )
-
-
-def test_rows_of_the_laplacian_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
-    graph = graph_of(view)
-    columns = np.random.default_rng(0).standard_normal((N, 4)).astype(np.float32)
-    expected = laplacian(whole(graph)) @ columns
-    blocks = rows_of_laplacian(graph)
-    found = np.concatenate([rows.apply(cut(columns, rows)) for rows in blocks])
-    assert_allclose(found, expected, atol=1e-5)
-    largest = laplacian(whole(graph)).diagonal().max()
-    assert_allclose(max(rows.largest_degree for rows in blocks), largest)
 
 
 def in_blocks(stage: Stage, view: NDArray[np.float64]) -> tuple[Graph, View]:
@@ -185,40 +161,3 @@ def test_admm_is_that_of_the_whole(
     expected = admm.solve_view(problem, problem.start(vectors[:, :3]), PARAMETERS.constants.admm)
     assert_allclose(stage.value(solved).record.objective, expected.objective, rtol=1e-4)
     assert_allclose(embedding, problem.subspace @ expected.state.f, atol=2e-4)
-
-
-def test_discriminants_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
-    own_views = ridge_rows(view)
-    labels = np.random.default_rng(0).integers(0, 4, N)
-    sums = [
-        views.class_sums_of(one, labels, a, b)
-        for one, (a, b) in zip(own_views, RANGES, strict=True)
-    ]
-    metric = views.learn_metric(sums, own_views[0], "v")
-    found = [views.discriminants(one, metric) for one in own_views]
-    joined = own_views[0].of_rows(np.concatenate([one.basis.vectors for one in own_views]))
-    expected = linear_discriminants(joined, labels)
-    points = np.concatenate([one.points for one in found])
-    assert_allclose(np.abs(points), np.abs(expected.points), atol=1e-5)
-    assert_allclose(found[0].mean_distance, expected.mean_distance, rtol=1e-5)
-    assert_allclose(found[0].separation, expected.separation, rtol=1e-9)
-
-
-def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) -> None:
-    own_views = ridge_rows(view)
-    labels = connected_components(
-        csr_array(random_array((N, N), density=0.0015, rng=np.random.default_rng(3)))
-    )
-    components = graph_update.Components(labels[0], labels[1].astype(np.int32))
-    sums = [
-        graphs.component_sums([one], components, a)
-        for one, (a, _) in zip(own_views, RANGES, strict=True)
-    ]
-    merged = graphs.merge_components(sums, components, np.arange(N, dtype=np.int32), 3)
-    joined = np.concatenate([ridge_points(one) for one in own_views])
-    sizes = np.bincount(labels[1]).astype(float)
-    means = np.eye(len(sizes))[labels[1]].T @ joined / sizes[:, None]
-    assert_array_equal(
-        merged,
-        canonical_labels(ward_merge(squared_distances(means, means), sizes, 3)[0][labels[1]]),
-    )

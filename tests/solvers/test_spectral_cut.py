@@ -128,15 +128,6 @@ def test_with_nearly_as_many_clusters_as_samples_the_nearest_are_merged(
         assert_same_partition(cut, expected)
 
 
-@pytest.mark.timeout(60)
-def test_a_cut_into_nearly_as_many_clusters_as_samples_has_them_all() -> None:
-    """The limit of the test is its bound: c distances from all samples for each start take minutes."""
-    rng = np.random.default_rng(0)
-    embedding = embedded(np.linalg.qr(rng.standard_normal((900, 899)))[0])
-    ((cut, _),) = random_minima(embedding, 0)
-    assert len(np.unique(cut)) == 899
-
-
 @given(st.integers(0, 2**16))
 @settings(max_examples=10)
 def test_minima_are_different_good_and_local(seed: int) -> None:
@@ -358,8 +349,3 @@ def test_walks_stop_at_half_the_first_eigenvalue_beyond(
     rows = (vectors - vectors.mean(axis=0)) / (np.maximum(values, 0.0) + stopping)
     expected = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     assert_allclose(walk_embedding(np.array(values), vectors, c).rows, expected, atol=1e-12)
-
-
-def test_equal_rows_stay_zero() -> None:
-    rows = walk_embedding(np.zeros(2), np.full((4, 2), 0.5), 2).rows
-    assert_array_equal(rows, 0.0)
