@@ -122,12 +122,6 @@ def test_the_data_are_digested_once() -> None:
     assert Counted.n_digests == 2
 
 
-def test_one_cluster_needs_no_checkpoint() -> None:
-    memory = Memory()
-    run_fit(data(), Parameters(n_clusters=1), SerialExecutor(), checkpoint_store=memory)
-    assert memory.saved == []
-
-
 KNOWN = np.where(np.arange(150) < 100, np.arange(150) % 3, -1)
 TRIED = tuple(ViewSettings("unit", alpha) for alpha in (10.0, 1.0))
 CHOICES = Choices(TRIED, initial_graph=True, n_clusters=True, may_exclude_views=True)

@@ -83,20 +83,6 @@ def test_views_that_nobody_confirms_are_left_out_and_it_is_said(fitted: Fitted) 
     assert truth[0] > truth[2] + 0.2
 
 
-def test_what_is_told_of_views_left_out(fitted: Fitted) -> None:
-    views, model, *_ = fitted
-    assert_partition_and_graph_agree(model.solution_, n_clusters=4)
-    assert set(model.view_embeddings_) == {"a", "b"}
-    assert list(model.history_["view"].values) == list(views)
-    residuals = model.history_["primal_residual"]
-    assert np.isnan(residuals.sel(view=list(USELESS))).all()
-    assert np.isfinite(residuals.sel(view=["a", "b"])).all()
-    assert np.isnan(model.history_["view_score"].sel(view="c")).all()
-    assert list(model.view_contributions_) == list(views)
-    assert {model.view_contributions_[name] for name in USELESS} == {0.0}
-    assert sum(model.view_contributions_.values()) == pytest.approx(1.0)
-
-
 def test_a_fit_is_as_if_they_were_not_there(fitted: Fitted) -> None:
     views, model, _, alone = fitted
     given: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 15, "n_jobs": 1}

@@ -115,17 +115,6 @@ def test_an_iteration_is_accepted_where_its_cut_scores_higher_than_all_before() 
     assert solution.score == best
 
 
-@pytest.mark.parametrize(("patience", "max_iter"), [(1, 12), (50, 4)])
-def test_iterations_end_where_they_stall(patience: int, max_iter: int) -> None:
-    views, _ = gaussian_views(4, spread=0.5, n_samples=90)
-    history = fit(
-        views, n_clusters=3, max_iter=max_iter, constants=Constants(patience=patience)
-    ).history
-    last_better = max((record.iteration for record in history if record.accepted), default=0)
-    is_reached = history[-1].n_connected_components == 3
-    assert is_reached or len(history) == min(max_iter, last_better + patience + 1)
-
-
 def test_an_observer_that_fails_ends_the_fit() -> None:
     def refuse(event: FitEvent) -> None:
         raise KeyboardInterrupt

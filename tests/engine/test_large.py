@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dask.array as da
-import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.rows import SampledRows
 from mscam_dask.engine.executors.base import Executor, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.scores import reference_graphs_of_view
-from mscam_dask.engine.views import svd_view
 from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
@@ -108,17 +102,3 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
     assert joined[2] == "mixed"
     assert joined[0] == max(unit, standard, key=lambda one: one[1])[0]
     assert [kind for *_, kind in settings_of(4.0)] == ["mean", "mean"]
-
-
-@pytest.mark.parametrize(
-    "task",
-    [lambda view: svd_view(view, "unit"), lambda view: reference_graphs_of_view(view, 2)],
-    ids=["factor", "reference_graphs_of_view"],
-)
-def test_a_task_leaves_no_rows_in_the_sample_that_it_reads(task: Callable[[Any], object]) -> None:
-    # a worker keeps the arguments of a task for as long as its result
-    (source,) = as_multi_view([np.random.default_rng(0).random((30, 3))]).views
-    sample = SampledRows(source, np.arange(0, 30, 2))
-    before = pickle.dumps(sample)
-    task(sample)
-    assert pickle.dumps(sample) == before

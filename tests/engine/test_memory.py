@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
@@ -26,7 +25,6 @@ from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
-from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
 from tests.benchmarks.measured import peak_bytes, worker_processes
 from tests.messages import quotes
@@ -154,28 +152,6 @@ def grows(small: MemoryPlan, large: MemoryPlan) -> bool:
     )
 
 
-@given(shapes, st.integers(1, 10**5), st.integers(1, 9))
-def test_grows_with_features_and_clusters_and_not_with_workers(
-    shape: tuple[int, list[int]], more: int, workers: int
-) -> None:
-    n, dims = shape
-    few = plan(n, dims, exact_samples=10**9)  # large data have no Gram matrix of wide views
-    assert grows(few, plan(n, [dims[0] + more, *dims[1:]], exact_samples=10**9))
-    assert grows(few, plan(n, dims, n_clusters=5 + workers, exact_samples=10**9))
-    assert few.worker_bytes(workers + 1) <= few.worker_bytes(workers)
-
-
-@pytest.mark.parametrize("exact_samples", [1, 10**9])
-@given(shape=shapes)
-def test_grows_with_samples(exact_samples: int, shape: tuple[int, list[int]]) -> None:
-    n, dims = shape[0] + MAX_EXACT_GRAM, shape[1]
-    small, large = (
-        plan_memory(shapes_only(size, dims), Parameters(n_clusters=5, exact_samples=exact_samples))
-        for size in (n, 10 * n)
-    )
-    assert grows(small, large)
-
-
 # Refusals -------------------------------------------------------------------------------------------
 
 
@@ -189,14 +165,6 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 print(SerialExecutor().memory_limit_bytes)
 """
     assert int(printed(program)) <= 2**20
-
-
-def test_a_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.executors.base.available_memory_bytes", lambda: 2**20)
-    events: list[object] = []
-    with pytest.raises(MemoryPlanError):
-        MSCAM(3, n_jobs=1, callbacks=[events.append]).fit(gaussian_views(0, n_samples=30)[0])
-    assert events == []
 
 
 class Small(SerialExecutor):
@@ -246,23 +214,3 @@ def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
         with pytest.raises(MemoryPlanError):
             check_memory(views, parameters, executor)
     check_memory(views, parameters, Small(need, kept_bytes=kept))  # without a warning
-
-
-class Apart(Small):
-    """An executor whose tasks run somewhere else."""
-
-    shares_memory = False
-
-
-@pytest.mark.parametrize(("n_samples", "times"), [(60, 3), (100, 1)])
-def test_arrays_that_travel_inside_tasks_count_where_they_arrive(
-    n_samples: int, times: int, tmp_path: Path
-) -> None:
-    rows = np.random.default_rng(0).random((n_samples, 7))
-    views = as_multi_view([rows, sparse.csr_array(rows)])
-    parameters = Parameters(n_clusters=5, exact_samples=80)
-    here = check_memory(views, parameters, Small(None)).held_bytes
-    there = check_memory(views, parameters, Apart(None)).held_bytes
-    assert times * 2 * rows.nbytes < there - here < times * (3 * rows.nbytes + 2000)
-    stored = open_store(write_store(views, tmp_path / "data.zarr"))
-    assert check_memory(stored, parameters, Apart(None)).held_bytes == here

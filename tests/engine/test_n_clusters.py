@@ -19,7 +19,6 @@ from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import ConfigurationError, DataWarning
-from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.events import (
     FitEvent,
     FitFinished,
@@ -293,76 +292,3 @@ def test_an_uninformative_view_of_ties_does_not_take_over() -> None:
     found = MSCAM(3, random_state=0, n_jobs=1, exclude_views=[]).fit([*views, coin]).labels_
     assert adjusted_rand_score(labels, found) > 0.9
     assert_array_equal(np.unique(found), np.arange(3))
-
-
-SIX = Parameters(n_clusters=6, n_neighbors=10, max_iter=1)
-
-
-def before_and_after(seed: int, *, apart: float = 1.8, **more: Any) -> tuple[float, float]:
-    """Score of the initial graph of six clusters in two views, before and after all its cuts are tried."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(300) % 6
-    views = [apart * np.eye(6, 8)[labels] + rng.standard_normal((300, 8)) for _ in range(2)]
-    parameters, memory = dataclasses.replace(SIX, **more), Memory()
-    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), checkpoint_store=memory)
-    start = memory.saved[0]
-    assert_array_equal(np.unique(start.arrays["best_labels"]), np.arange(6))
-    after = PartitionScore(tuple(start.record["best_view_scores"])).score
-    return solution.settings[0].score, after
-
-
-def test_a_better_minimum_is_taken_unless_it_is_hardly_better() -> None:
-    before, after = before_and_after(3)
-    assert after > before
-    before, after = before_and_after(3, constants=Constants(score_tie=10.0))
-    assert after == before
-
-
-def with_repeats(seed: int) -> tuple[list[Array], Any]:
-    """Three overlapping clusters in two views, 26 samples of each nearly the same.
-
-    With twenty neighbours the repeats are nearly a component of their own.
-    """
-    rng = np.random.default_rng(seed)
-    labels = np.arange(600) % 3
-    views = []
-    for _ in range(2):
-        view = 2.5 * np.eye(3, 8)[labels] + rng.standard_normal((600, 8))
-        for cluster in range(3):
-            repeats = np.flatnonzero(labels == cluster)[:26]
-            view[repeats] = view[repeats[0]] + 0.3 * rng.standard_normal((26, 8))
-        views.append(view)
-    return views, labels
-
-
-def test_repeats_do_not_take_the_place_of_clusters() -> None:
-    views, labels = with_repeats(1)
-    given = Parameters(n_clusters=3, alpha=10.0, n_neighbors=20, max_iter=3)
-    solution = run_fit(as_multi_view(views), given, SerialExecutor())
-    assert adjusted_rand_score(labels, solution.labels) > 0.8
-    assert_partition_and_graph_agree(solution, n_clusters=3)
-
-
-class Listed(SerialExecutor):
-    """Executor that lists the stages of its tasks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stages: list[str] = []
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Any:
-        self.stages.append(key.partition("/")[0])
-        return super().submit(function, *args, key=key)
-
-
-def test_tasks_of_the_assessment_are_submitted_once_and_before_the_first_iteration() -> None:
-    views, _ = gaussian_views(3, n_samples=150, n_clusters=3, spread=2.0, dims=(6,) * 3)
-    executor = Listed()
-    settings = [Parameters(n_clusters=3, scale=scale) for scale in ("unit", "standard")]
-    solution = run_fit(as_multi_view(views), settings, executor)
-    stages, first = executor.stages, executor.stages.index("solved_view")
-    assert stages.count("view_agreement") == 1
-    assert stages.index("view_agreement") < first
-    agreement = solution.assessment.view_agreement
-    assert agreement.shape == (3, 3)
-    assert_array_equal(np.diag(agreement), 1.0)

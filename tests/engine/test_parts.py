@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -126,15 +124,6 @@ def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
 
 def ridge(view: RidgeView) -> RidgeView:
     return view
-
-
-@given(st.integers(1, 10**7))
-def test_row_ranges_depend_on_the_samples_alone_and_cover_them(n: int) -> None:
-    ranges = neighbors.row_parts(n)
-    assert ranges[0][0] == 0
-    assert ranges[-1][1] == n
-    assert all(left[1] == right[0] for left, right in pairwise(ranges))
-    assert all(0 < stop - start <= 8192 for start, stop in ranges)
 
 
 @pytest.mark.parametrize("n_views", [1, 20])

@@ -11,37 +11,16 @@ from dask.utils import key_split
 from distributed import Client, span
 from scipy.sparse import csr_array
 
-from mscam_dask import MSCAM
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.dask import MAX_CACHED_KEYS, DaskExecutor
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
-Names = list[tuple[str, ...]]
-
-
-def span_names(client: Client) -> Names:
-    return [span.name for span in spans_of(client).spans.values()]
-
 
 def spans_of(client: Client) -> Any:
     cluster: Any = client.cluster
     return cluster.scheduler.extensions["spans"]
-
-
-def test_one_span_for_each_outer_iteration_and_for_what_is_around_them() -> None:
-    data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
-    with local_client(1, processes=False) as client:
-        model = MSCAM(n_clusters=4, client=client, max_iter=3).fit(data)
-        names = span_names(client)
-    leaves = [name[1] for name in names if len(name) == 2]
-    assert len(names) == len(set(names))
-    assert {name[0] for name in names} == {"mscam"}
-    expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
-    assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
-    assert {"set-up", "setting 1", "result"} <= set(leaves)
 
 
 @pytest.mark.thorough
@@ -105,18 +84,6 @@ def test_the_size_of_a_result_is_that_of_the_arrays_in_it() -> None:
     held = 8 * 5000 + matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
     size = n_bytes(Outer(np.zeros(5000), (Inner(matrix),)))
     assert held <= size <= held + 2000
-
-
-def test_reference_graphs_wait_for_what_is_needed_now() -> None:
-    with local_client(1, processes=False) as client, DaskExecutor(client) as executor:
-        later = executor.submit(abs, 1, key="reference_graphs/v")
-        now = executor.submit(abs, 2, key="factor/unit/v")
-        priority = {
-            one.key: client.cluster.scheduler.tasks[one.key].priority
-            for one in (later, now)
-            if executor.gather([one])
-        }
-    assert priority[now.key] < priority[later.key]  # Dask runs the smallest first
 
 
 def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
