@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import io
 import json
 import math
@@ -16,7 +15,6 @@ import pytest
 from rich.console import Console
 
 from mscam_dask.monitor.events import Event, JsonLines, StepFinished, StepStarted
-from mscam_dask.monitor.messages import format_view_settings
 from mscam_dask.monitor.progress import (
     NotebookProgress,
     PlainProgress,
@@ -119,18 +117,6 @@ def test_what_was_selected_and_learned_is_said_on_a_screen_and_in_a_log(terminal
     assert "12" in rows[-1]
 
 
-def test_views_of_the_same_settings_are_counted_and_their_names_are_inert() -> None:
-    views = [f"view {index}" for index in range(9)]
-    first, second = format_view_settings([*((v, "unit", 10.0) for v in views), ("x", "none", 1.0)])
-    assert re.search(quotes("unit", 10, 9), first)
-    assert "view 0" not in first
-    assert re.search(quotes("none", 1, "x"), second)
-    escape = dataclasses.replace(BY_VIEW.view_settings[0], view="\x1b[31m")
-    stream = io.StringIO()
-    PlainProgress(stream)(dataclasses.replace(BY_VIEW, view_settings=(escape,)))
-    assert "\x1b" not in stream.getvalue()
-
-
 def test_a_terminal_keeps_a_line_for_each_step_and_its_notes(terminal: Console) -> None:
     with TerminalProgress(terminal) as progress:
         for event in RUN:
@@ -183,21 +169,6 @@ def test_a_signal_is_no_failure_of_the_fit() -> None:
     assert lines_with(stopped, "fit", "3.0 s")
     assert "KeyboardInterrupt" not in stopped
     assert lines_with(failed, "fit", "WorkerLostError", "3.0 s")
-
-
-@pytest.mark.parametrize(("width", "n_columns"), [(71, 6), (70, 5), (34, 2)])
-def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_columns: int) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, markup=False)
-    with TerminalProgress(console) as progress:
-        for event in (STARTED, outer(0, 3)):
-            progress(event)
-        shown = screen(console, progress)
-    values = ["1", "3 of 4", "0.1", *OF_EACH, "2.00"]
-    assert [value in shown for value in values[1:]] == [i < n_columns for i in range(1, 6)]
-    lines = shown.splitlines()
-    (row,) = lines_with(shown, "3 of 4")
-    titles = lines[lines.index(row) - 1]
-    assert len(re.sub(r"\x1b\[\d*m", "", titles).split()) == n_columns
 
 
 def test_progress_fits_what_it_is_shown_on(
@@ -261,18 +232,6 @@ def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> No
     assert {tag for tag, _ in page.elements} == {"pre", "span"}
     assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
     assert FAILED.error in Seen(outputs[1].contents[-1]).text
-
-
-def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
-    stream = io.BytesIO()
-    write = JsonLines(stream)
-    write(StepStarted(step="ingest"))
-    write(StepFinished(step="ingest", summary="line\nbreak", notes=("é",), seconds=1.5))
-    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
-    assert (first["event"], first["step"]) == ("step_started", "ingest")
-    assert dt.datetime.fromisoformat(first["time"]).tzinfo is not None
-    assert second["event"] == "step_finished"
-    assert (second["summary"], second["notes"], second["seconds"]) == ("line\nbreak", ["é"], 1.5)
 
 
 def test_it_is_a_callback_of_the_estimators_and_numbers_json_has_not_become_null() -> None:

@@ -105,16 +105,6 @@ def tiles(html: str) -> dict[str, str]:
     return dict(re.findall(r"<b>([^<]*)</b><span>([^<]*)</span>", html))
 
 
-def test_at_the_end_components_and_score_are_those_of_the_result() -> None:
-    runs = begun()
-    send(runs, outer(0, n_components=3))
-    before = tiles(head_html(runs.by_id["01"], now=5.0))
-    send(runs, ENDED)
-    after = tiles(head_html(runs.by_id["01"], now=5.0))
-    assert {"3 of 4", "0.5000"} <= before.keys() - after.keys()
-    assert {"4 of 4", "0.6300"} <= after.keys() - before.keys()
-
-
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     runs = begun()
     page = Page(runs)

@@ -24,7 +24,6 @@ from mscam_dask.monitor.report.figures import (
     scatter,
 )
 from mscam_dask.monitor.report.page import (
-    cluster_sizes,
     confusion,
     separation_rows,
 )
@@ -136,17 +135,6 @@ def test_separation_lists_clusters_by_the_weight_that_leaves_them() -> None:
         assert row[3] == [(other, row[2])]
     apart = csr_array(np.where(weights == 2, 0, weights))
     assert separation_rows(block_matrix(apart, np.array([0, 0, 1, 1, 2, 2]))) == []
-
-
-def test_numbers_that_no_cluster_goes_by_are_left_out() -> None:
-    graph = csr_array(np.ones((4, 4)) - np.eye(4))
-    labels = np.array([5, 5, 3, 5])
-    matrix = block_matrix(graph, labels)
-    assert (matrix.clusters.tolist(), matrix.sizes.tolist()) == ([3, 5], [1, 3])
-    np.testing.assert_allclose(matrix.edges, [0, 0.25, 1])
-    np.testing.assert_allclose(matrix.between.toarray(), [[0, 3], [3, 6]])
-    assert cluster_sizes(labels) == ([(5, 3), (3, 1)], [])
-    assert confusion(np.array([0, 0, 1, 0]), labels, None)["clusters"] == [5, 3]
 
 
 # ---- the plane -------------------------------------------------------------------------------

@@ -163,18 +163,6 @@ def test_a_fresh_start_gives_its_reason_and_clusters_that_come_and_go_have_no_si
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
 
 
-@pytest.mark.parametrize(
-    ("structure", "badge"),
-    [("PARTLY", "unsure"), ("STABLE", "good")],
-)
-def test_the_badge_has_the_color_of_the_support(structure: str, badge: str) -> None:
-    """Also in runs of earlier versions, which were stable or unstable."""
-    assessment = {"structure": structure, "message": "why"}
-    page = run_page(made_up_content(some_labels(40, 4), fit={"assessment": assessment}))
-    (shown,) = re.findall(rf'<p class="badge {badge}">(.*)</p>', page)
-    assert structure != "STABLE" or shown == "stable clusters"
-
-
 def test_the_support_has_every_border(plain_page: str) -> None:
     support = part_of(plain_page, "support")
     assert support.count("<tr>") == 1 + 4 + 1 + 4 + 1 + 2  # clusters, borders, then views
