@@ -256,18 +256,6 @@ def test_sources_and_labels_that_change_make_the_store_anew(
     assert after < 0.7
 
 
-def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -> None:
-    text = SMALL.replace("runs = 2\nprotocols = ['defaults', 'grid']", "runs = 1")
-    text += "[parameters.sc-bsv]\nmemory_limit_bytes = 1000\n"
-    record, _ = run(write(text), here / "out")
-    failed = [row for row in record.rows if row.method == "sc-bsv"]
-    assert all(row.n_failed == row.n_runs for row in failed)
-    assert all("MemoryPlanError" in row.reasons[0] for row in failed)
-    assert all(row.scores["accuracy"].mean is None for row in failed)
-    assert all(row.n_failed == 0 for row in record.rows if row.method == "knn-sc")
-    assert "MemoryPlanError" in (here / "out" / "results.md").read_text()
-
-
 @pytest.mark.thorough
 def test_a_trial_over_time_ends_its_row_and_a_higher_limit_tries_again(
     write: Write, here: Path
@@ -448,16 +436,6 @@ def test_data_without_labels_are_compared_by_label_free_scores(write: Write, her
     assert f"| {number} |" in markdown
     page = write_experiment_report(here / "out", record).read_text()
     assert f"{bare[1].scores['adjusted_modularity'].mean:.3f}" in page
-
-
-def test_a_view_is_chosen_with_labels_unless_it_is_named(write: Write, here: Path) -> None:
-    text = SMALL.replace("['defaults', 'grid']", "['defaults']")
-    for more, protocol in (("", "grid"), ("[parameters.sc-bsv]\nview = 1\n", "defaults")):
-        settings = read_experiment(write(text + more))
-        runs = method_runs(settings, open_datasets(settings, here / "stores"))
-        (single,) = [each for each in runs if each.method == "sc-bsv"]
-        assert (single.protocol, single.view_is_chosen) == (protocol, protocol == "grid")
-        assert len(single.settings) == (2 if protocol == "grid" else 1)
 
 
 def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Path) -> None:

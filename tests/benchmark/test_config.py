@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from mscam_dask.benchmark.config import RobustnessTable, read_experiment, table_of
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.toml_document import COMMAND_LINE, parse_override, read_document
+from mscam_dask.pipeline.toml_document import read_document
 from tests.benchmark.conftest import Write
 from tests.messages import quotes
 
@@ -34,47 +32,6 @@ def test_names_are_looked_for_in_the_directory_of_data(
         read_experiment(write("[compare]\ndatasets = ['tini']"))
 
 
-@pytest.mark.parametrize("name", ["../out", "nul"])
-def test_a_name_is_no_path(write: Write, name: str) -> None:
-    quoted = json.dumps(name)
-    text = f"[compare]\ndatasets = [{quoted}]\n[dataset.{quoted}]\nsource = 'digits'"
-    with pytest.raises(ConfigurationError):
-        read_experiment(write(text))
-
-
-def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) -> None:
-    for place in (here / "kept" / "more", here / "outside"):
-        place.mkdir(parents=True)
-        shutil.copy(here / "tiny.npz", place / "set.npz")
-    directory = "\ndirectory = 'kept'"
-    for asked in ("more/set", "../outside/set"):
-        settings = read_experiment(write(f"[compare]\ndatasets = ['{asked}']{directory}"))
-        assert list(settings.dataset) == ["set"]
-    shutil.copy(here / "tiny.npz", here / "aux.npz")
-    with pytest.raises(ConfigurationError):
-        read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
-
-
-def test_names_that_some_file_systems_take_for_one_are_refused(write: Write, here: Path) -> None:
-    shutil.copy(here / "tiny.npz", here / "Tiny.npz")
-    found = "[compare]\ndatasets = ['tiny.npz', 'Tiny.npz']"
-    declared = "[compare]\ndatasets = ['tiny.npz', 'Tiny']\n[dataset.Tiny]\nsource = 'digits'"
-    for text in (found, declared):
-        with pytest.raises(ConfigurationError):
-            read_experiment(write(text))
-
-
-def test_paths_of_data_start_at_the_file_or_at_the_command_line(here: Path) -> None:
-    place = here / "elsewhere"
-    place.mkdir()
-    shutil.copy(here / "tiny.npz", place / "near.npz")
-    file = place / "e.toml"
-    file.write_text("[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'near.npz'\n")
-    assert read_experiment(file).dataset["m"].source == str(place / "near.npz")
-    settings = read_experiment(file, [parse_override("dataset.m.source=tiny.npz")])
-    assert settings.dataset["m"].source == str(here / "tiny.npz")
-
-
 @pytest.mark.parametrize(
     ("name", "table"),
     [("comparison", "compare"), ("robustness", "robustness"), ("sensitivity", "sweep")],
@@ -95,15 +52,6 @@ def test_the_papers_pipelines_are_usable(
 
 def test_the_paper_reports_on_methods_that_there_are() -> None:
     assert {method for _, method in TABLES} | set(ROBUSTNESS) <= set(METHODS)
-
-
-def test_without_a_file(here: Path) -> None:
-    settings = read_experiment(COMMAND_LINE, [parse_override('compare.datasets=["tiny.npz"]')])
-    assert settings.name == "comparison"
-    assert list(settings.dataset) == ["tiny"]
-    asked = ["compare.datasets=['tiny.npz']", "compare.runs=0"]
-    with pytest.raises(ConfigurationError, match=quotes("--set compare.runs=0", ">= 1")):
-        read_experiment(COMMAND_LINE, [parse_override(text) for text in asked])
 
 
 DATA = "[compare]\ndatasets = ['tiny.npz']\n"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist, squareform
-from sklearn.base import clone
 
 from mscam_dask.benchmark.methods import BASELINES, METHODS, Method
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -78,15 +76,6 @@ def test_distance_views_are_clustered_by_their_distances() -> None:
     data = as_multi_view(distances, view_type="distance")
     labels = made(BASELINES["knn-sc"]).fit_predict(data)
     assert adjusted_rand_index(truth, labels) == 1.0
-
-
-def test_scikit_learn_can_copy_and_read_the_estimator() -> None:
-    model = made(BASELINES["mlan"], scale="minmax")
-    copy = clone(model)
-    assert copy.get_params() == model.get_params()
-    assert copy.get_params()["scale"] == "minmax"
-    assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
-    assert copy.set_params(n_clusters=2).n_clusters == 2
 
 
 def test_parameters_are_checked_against_their_types_and_the_data(entry: Method) -> None:
