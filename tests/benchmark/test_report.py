@@ -128,13 +128,6 @@ def test_the_selected_point_of_a_sweep_comes_first_and_accuracies_of_all_data_ar
     assert "MSCAM defaults 0.987 0.987" in text_of(experiment_page(compared, ()))
 
 
-def test_what_is_empty_is_left_out() -> None:
-    bare = replace(record(), rows=(), curves=(), heat_maps=(), trials=())
-    page = experiment_page(bare, ())
-    for section in ("results", "curves", "maps", "failed"):
-        assert f'id="{section}"' not in page
-
-
 DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
 
 

@@ -90,14 +90,6 @@ def test_views_are_chosen_across_sources(
     assert not (tmp_path / "b.zarr").exists()
 
 
-def test_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr")
-    with pytest.raises(DataError):
-        ingest(tmp_path / "nowhere.npz", tmp_path / "s.zarr")
-    ingest(tmp_path / "a.npz", tmp_path / "s.zarr", views=["view_1"], overwrite=True)
-    assert open_store(tmp_path / "s.zarr").view_names == ("view_1",)
-
-
 def test_what_is_no_source_or_output_is_refused(tmp_path: Path) -> None:
     frame = pd.DataFrame(COLOUR)
     for sources in ({"a": COLOUR}, [COLOUR, SHAPE], frame, None, [], tmp_path / "a.npz"):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
@@ -25,6 +26,7 @@ from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
+from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
 from tests.benchmarks.measured import peak_bytes, worker_processes
 from tests.messages import quotes
@@ -152,6 +154,17 @@ def grows(small: MemoryPlan, large: MemoryPlan) -> bool:
     )
 
 
+@pytest.mark.parametrize("exact_samples", [1, 10**9])
+@given(shape=shapes)
+def test_grows_with_samples(exact_samples: int, shape: tuple[int, list[int]]) -> None:
+    n, dims = shape[0] + MAX_EXACT_GRAM, shape[1]
+    small, large = (
+        plan_memory(shapes_only(size, dims), Parameters(n_clusters=5, exact_samples=exact_samples))
+        for size in (n, 10 * n)
+    )
+    assert grows(small, large)
+
+
 # Refusals -------------------------------------------------------------------------------------------
 
 
@@ -214,3 +227,23 @@ def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
         with pytest.raises(MemoryPlanError):
             check_memory(views, parameters, executor)
     check_memory(views, parameters, Small(need, kept_bytes=kept))  # without a warning
+
+
+class Apart(Small):
+    """An executor whose tasks run somewhere else."""
+
+    shares_memory = False
+
+
+@pytest.mark.parametrize(("n_samples", "times"), [(60, 3), (100, 1)])
+def test_arrays_that_travel_inside_tasks_count_where_they_arrive(
+    n_samples: int, times: int, tmp_path: Path
+) -> None:
+    rows = np.random.default_rng(0).random((n_samples, 7))
+    views = as_multi_view([rows, sparse.csr_array(rows)])
+    parameters = Parameters(n_clusters=5, exact_samples=80)
+    here = check_memory(views, parameters, Small(None)).held_bytes
+    there = check_memory(views, parameters, Apart(None)).held_bytes
+    assert times * 2 * rows.nbytes < there - here < times * (3 * rows.nbytes + 2000)
+    stored = open_store(write_store(views, tmp_path / "data.zarr"))
+    assert check_memory(stored, parameters, Apart(None)).held_bytes == here

@@ -19,6 +19,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from tests.messages import quotes
+from tests.synthetic import distances_between
 
 OPTIONS = tuple(
     ViewSettings(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
@@ -58,6 +59,14 @@ def test_a_column_of_another_unit_makes_the_columns_be_standardised(
     assert records["c"].scale == "standard"
     assert records["c"].ahead > 4.0
     assert all(record.agreement > 0.1 for record in records.values())
+
+
+def test_distance_views_differ_in_alpha_alone() -> None:
+    rows = spoilt_by_units(60)["a"]
+    data = as_multi_view({"d": distances_between(rows), "a": rows}, view_type={"d": "distance"})
+    with SerialExecutor() as executor:
+        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0, n_clusters=3)
+    assert records[0].scale == OPTIONS[0].scale
 
 
 def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:

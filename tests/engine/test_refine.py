@@ -212,19 +212,6 @@ def of_score(score: float) -> PartitionScore:
     return PartitionScore((score, score))
 
 
-@pytest.mark.parametrize(
-    ("max_iter", "by_admm", "of_both"),
-    [(None, 3, 6), (1, 1, 1), (3, 3, 3), (4, 3, 4), (50, 3, 6)],
-)
-def test_a_limit_is_that_of_both_kinds_of_iterations(
-    max_iter: int | None, by_admm: int, of_both: int
-) -> None:
-    parameters = dataclasses.replace(THREE_CLUSTERS, max_iter=max_iter)
-    assert parameters.admm_limit(refines=False) == max_iter
-    assert parameters.admm_limit(refines=True) == by_admm
-    assert parameters.refined_limit() == of_both
-
-
 @pytest.mark.parametrize("follows_a_fit", [False, True])
 @pytest.mark.parametrize("n_components", [3, 4])
 def test_a_proposal_is_taken_unless_it_is_clearly_worse(

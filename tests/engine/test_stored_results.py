@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data import results
-from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import StoredArrays, read_result, write_result
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors._process import n_bytes
-from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
+from mscam_dask.engine.executors.base import Executor, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
@@ -91,19 +88,6 @@ def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
         same_arrays(fit(DaskExecutor(client), tmp_path / "workers"), expected)
 
 
-class Counting(SerialExecutor):
-    """Executor that counts the bytes of the results that the driver gathers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.n_bytes: list[int] = []
-
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        gathered = super().gather(handles)
-        self.n_bytes.append(sum(map(n_bytes, gathered)))
-        return gathered
-
-
 def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> None:
     path = tmp_path / "result.zarr"
     write_result(fit(SerialExecutor(), new_partial(path)), path)
@@ -133,19 +117,3 @@ def test_results_on_the_disks_of_workers_have_the_same_bits(tmp_path: Path) -> N
     same_arrays(solution, expected)
     assert all(total["disk-write", "count"] > 100 for total in totals.values())
     assert all(total["disk-read", "count"] > 100 for total in totals.values())
-
-
-def test_the_driver_holds_some_blocks(tmp_path: Path) -> None:
-    executor, store = Counting(), FileCheckpointStore(tmp_path / "checkpoints")
-    parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=1)
-    solution = run_fit(
-        as_multi_view(VIEWS),
-        parameters,
-        executor,
-        checkpoint_store=store,
-        results_directory=tmp_path / "result",
-    )
-    saved_bytes = solution.learned_graph.data.nbytes
-    saved = store.load()
-    assert sum(values.nbytes for values in saved.arrays.values()) > saved_bytes
-    assert max(executor.n_bytes) < saved_bytes / 2

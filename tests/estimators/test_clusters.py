@@ -237,15 +237,6 @@ def test_attributes_by_definition(estimator: Any) -> None:
     assert list(columns) == list(model.view_names_)
 
 
-def test_one_cluster_has_equal_shares_of_views_no_features_and_score_zero() -> None:
-    (a, b), _ = gaussian_views(4, n_samples=90, dims=(6, 8))
-    model = quick(1).fit({"a": a, "b": b})
-    assert model.score({"a": a, "b": b}) == 0.0
-    assert model.cluster_features() == ()
-    assert abs(model.cross_view_information_) < 1e-7
-    assert model.view_contributions_ == {"a": 0.5, "b": 0.5}
-
-
 def test_a_fit_that_fails_leaves_the_one_before() -> None:
     table = pd.DataFrame(np.hstack(integer_views())).add_prefix("x")
     model = quick().fit(table)
@@ -256,18 +247,6 @@ def test_a_fit_that_fails_leaves_the_one_before() -> None:
     assert_array_equal(model.labels_, labels)
     assert_array_equal(model.predict(table), labels)
     assert list(model.feature_names_in_) == list(table.columns)
-
-
-def test_findings_and_results_have_the_names_of_the_views() -> None:
-    views = integer_views()
-    views[0][:, 1] = 5.0
-    views[1][[3, 9]] = 0.0
-    model = quick().fit({"a": views[0], "b": views[1]})
-    found = {(finding.view, finding.kind, finding.count) for finding in model.data_warnings_}
-    assert found == {("a", "constant columns", 1), ("b", "zero rows", 2)}
-    assert model.view_names_ == ("a", "b")
-    assert set(model.view_contributions_) == set(model.view_embeddings_) == {"a", "b"}
-    assert list(model.history_.coords["view"].to_numpy()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
@@ -306,20 +285,6 @@ def test_eigenvectors_that_did_not_converge_are_told() -> None:
     rough = [dataclasses.replace(one, spectrum_converged=False) for one in solution.history]
     with pytest.warns(ConvergenceWarning):
         warn_of_result(dataclasses.replace(solution, history=tuple(rough)), (), views_selected=True)
-
-
-def test_asking_for_settings_leaves_the_model_as_it_was() -> None:
-    (view,), _ = gaussian_views(5, n_samples=60, dims=(6,))
-    table = pd.DataFrame(view, columns=list("abcdef"))
-    model = quick().fit(table)
-    before = {**vars(model)}
-    assert model.candidate_settings(view[:, :4]) == quick().candidate_settings(view)
-    assert vars(model) == before
-    assert model.n_features_in_ == 6
-    assert_array_equal(model.predict(table), model.labels_)
-    fresh = quick()
-    fresh.candidate_settings(view)
-    assert not hasattr(fresh, "n_features_in_")
 
 
 def draws(n_draws: int) -> Iterator[list[np.ndarray]]:

@@ -149,26 +149,6 @@ def test_prediction_by_one_view_is_that_of_its_nearest_samples() -> None:
     assert_array_equal(model.predict({"view_2": shifted}), model.labels_[nearest])
 
 
-def test_an_incomplete_fit_predicts_a_new_batch_and_grows_by_it() -> None:
-    views, labels, has = with_gaps(n_samples=180)
-    has[150:] = (True, True, False)  # the batch lacks a view
-    grown = absent_where(gaussian_views(0, n_samples=180, spread=1.5)[0], ~has)
-    earlier = MSCAM(3, n_jobs=1).fit([view[:150] for view in views])
-    predicted = earlier.predict([grown[0][150:], grown[1][150:], None])
-    assert adjusted_rand_score(labels[150:], predicted) > 0.8
-    settings = earlier.view_settings_
-    model = MSCAM(
-        3,
-        scale={name: one.scale for name, one in settings.items()},
-        alpha={name: one.alpha for name, one in settings.items()},
-        n_neighbors=earlier.n_neighbors_,
-        exclude_views=list(earlier.excluded_views_),
-        n_jobs=1,
-    ).fit(grown, init_labels=[*earlier.labels_, *[-1] * 30])
-    assert np.mean(model.labels_[:150] == earlier.labels_) > 0.95
-    assert adjusted_rand_score(labels[150:], model.labels_[150:]) > 0.8
-
-
 def test_bad_presence_is_refused() -> None:
     views, _, has = with_gaps()
     alone = [view.copy() for view in views]
@@ -189,19 +169,6 @@ def test_bad_presence_is_refused() -> None:
     few[1][6:] = np.nan
     with pytest.raises(DataError):
         quick(7).fit(few)
-
-
-def test_cells_that_are_missing_are_no_absent_samples() -> None:
-    views, _, has = with_gaps()
-    row = np.flatnonzero(has[:, 0])[5]
-    views[0][row, 1] = np.nan
-    with pytest.raises(DataError):
-        quick().fit(views)
-    model = quick().fit(gaussian_views(0)[0])
-    with pytest.raises(DataError):
-        model.predict([np.full((2, d), np.nan) for d in (5, 12, 30)])
-    with pytest.raises(DataError):
-        model.predict([None, None, None])
 
 
 def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sample() -> None:
@@ -277,25 +244,6 @@ def test_a_fit_is_that_of_the_imputed_views(method: str) -> None:
     assert_allclose(model.predict_proba(new), expected.predict_proba(by_reference))
 
 
-def test_absent_samples_are_not_imputed() -> None:
-    views = holed()
-    views[0][20:30] = np.nan
-    model = quick(impute="mean").fit(views)
-    assert not model.view_presence_[20:30, 0].any()
-    assert not model.imputed_shares_["view_0"][20:30].any()
-    filled = [view.copy() for view in views]
-    means = np.nanmean(views[0], axis=0)
-    filled[0][:20] = np.where(np.isnan(views[0][:20]), means, views[0][:20])
-    filled[2] = SimpleImputer().fit_transform(views[2])
-    assert_array_equal(model.labels_, quick().fit(filled).labels_)
-
-
-@pytest.mark.parametrize("impute", ["zero", 3, {"view_9": "mean"}, {"view_1": "zero"}])
-def test_unknown_methods_and_views_are_refused(impute: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        quick(impute=impute).fit(holed())
-
-
 def test_views_that_are_mostly_missing_are_refused() -> None:
     views = holed()
     views[1][:, :4] = np.nan
@@ -305,15 +253,3 @@ def test_views_that_are_mostly_missing_are_refused() -> None:
     views[1][:, 4] = np.nan
     with pytest.raises(DataError):
         quick(impute="knn").fit(views)
-
-
-def test_infinite_values_and_pairwise_views_are_not_imputed() -> None:
-    views = holed()
-    views[1][2, 2] = np.inf
-    with pytest.raises(DataError):
-        quick(impute="mean").fit(views)
-    features, distances, _, _ = pair_views()
-    distances = distances.copy()
-    distances[3, 5] = distances[5, 3] = np.nan
-    with pytest.raises(DataError):
-        quick(impute="mean", view_type=["features", "distance"]).fit([features, distances])

@@ -82,17 +82,6 @@ def test_five_percent_of_the_labels_raise_the_agreement_on_real_data(name: str) 
     assert_kept(model.labels_, known)
 
 
-def test_known_labels_hold() -> None:
-    views, labels, known = draw()
-    model = fit(views, known)
-    assert_kept(model.labels_, known)
-    assert model.n_connected_components_ == C
-    rows, columns = model.consensus_graph_.nonzero()
-    assert_array_equal(model.labels_[rows], model.labels_[columns])
-    assert model.labels_[0] == 0  # clusters are numbered by first appearance, not by class
-    assert_array_equal(fit(views, known, y=labels).labels_, model.labels_)  # no other label enters
-
-
 def test_few_known_labels_move_their_own_samples_alone() -> None:
     views, labels, _ = draw()
     known = np.full(N, -1)

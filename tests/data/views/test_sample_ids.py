@@ -229,19 +229,3 @@ def test_each_cluster_needs_a_shared_sample(n_clusters: int, n_shared: int) -> N
     data = as_multi_view(tables(n_shared))
     with pytest.raises(DataError):
         validate(data, n_clusters=n_clusters, n_neighbors=3)
-
-
-@pytest.mark.parametrize(("n_shared", "is_few"), [(4, True), (8, True), (10, False)])
-def test_few_shared_samples_are_reported(n_shared: int, *, is_few: bool) -> None:
-    data = as_multi_view(tables(n_shared))
-    found = validate(data, n_clusters=2, n_neighbors=3).issues
-    assert [issue.kind for issue in found] == ["few shared samples"] * is_few
-    for issue in found:
-        assert (issue.view, issue.others, issue.count) == ("prot", ("rna",), n_shared)
-        assert all(text in issue.message for text in ("'prot'", "'rna'", f"only {n_shared} of {N}"))
-
-
-def test_samples_of_a_view_that_are_all_in_another_are_not_few() -> None:
-    whole, few = np.random.default_rng(0).standard_normal((2, N, 6))
-    few[5:] = np.nan
-    assert validate(as_multi_view([whole, few]), n_clusters=4, n_neighbors=3).issues == ()

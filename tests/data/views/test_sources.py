@@ -96,12 +96,6 @@ def test_row_ranges_partition_the_rows_within_the_block_size(
     )
 
 
-@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (0, 5), (3, 2)])
-def test_rows_outside_the_view_are_refused(start: int, stop: int) -> None:
-    with pytest.raises(IndexError):
-        ArrayRows(np.zeros((4, 2)), "v").read(start, stop)
-
-
 def test_dask_array_of_unknown_length_is_refused() -> None:
     array = da.ones((6, 2), chunks=3)
     unknown = array[array[:, 0] > 0]

@@ -328,6 +328,18 @@ def test_what_the_next_run_starts_from_stays(old: Old, keep_two: Settings) -> No
     assert old.names() == ["tiny-2", "tiny-4", "tiny-5"]
 
 
+def test_the_order_of_runs_is_that_of_their_numbers_whatever_their_dates(
+    old: Old, pipeline: Write
+) -> None:
+    for number in range(1, 4):
+        old.run(number, ended="2131-01-01" if number == 2 else "2026-01-09")
+    output = f"[output]\nroot = '{old.root}'\nkeep = 2\n"
+    nightly = pipeline(f"alpha = 2.0\n{QUIET}[incremental]\nenabled = true\n{output}")
+    outcome = again(nightly)
+    assert outcome.record.number == 4
+    assert old.names() == sorted(["tiny-3", outcome.directory.path.name])
+
+
 def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:
     runs = old.runs(6)
     old.run(7, state="interrupted", started_from="tiny-1")
