@@ -242,10 +242,11 @@ def split_first_line(dialect: Dialect, lines: list[str]) -> None:
 
 
 def fields_of(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
-    """Yield the fields of each row, of a blank one none or an empty one."""
+    """Yield the fields of each row, of a blank one none or an empty one; a run of blanks separates once."""
     lines, longest = iter(lines), csv.field_size_limit()
     for line in lines:
-        if delimiter is not None and ('"' in line or len(line) > longest):
+        is_plain = '"' not in line and len(line) <= longest and delimiter != " "
+        if delimiter is not None and not is_plain:
             rest = itertools.chain([line], lines)  # a quoted field may have several lines
             yield next(csv.reader(rest, delimiter=delimiter, skipinitialspace=True))
         elif '"' not in line:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
+import io
 import lzma
 import tempfile
 from pathlib import Path
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
+from mscam_dask.data.readers.dialect import fields_of, is_blank
 from mscam_dask.data.readers.labels import labels_of_file
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
@@ -389,3 +392,15 @@ def test_missing_cells_of_databases_and_of_statistics_programs(
     found, loaded = table(write(tmp_path, f"id\ta\tb\np\t{missing}\t1.5\nq\t2\t{missing}\n"))
     np.testing.assert_array_equal(found, [[np.nan, 1.5], [2, np.nan]])
     assert loaded.origin["missing cells"] == "2"
+
+
+@given(st.sampled_from(",;|\t "), st.data())
+def test_fields_are_those_of_the_csv_module(delimiter: str, data: st.DataObject) -> None:
+    letters = st.sampled_from(["1", "a", '"', "\n", " ", "\t", "\x0b", "\xa0", delimiter])
+    text = data.draw(st.text(letters))
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
+    expected, found = (
+        [[field.strip() for field in row] for row in some if not is_blank(row)]
+        for some in (rows, fields_of(io.StringIO(text), delimiter))
+    )
+    assert found == expected
