@@ -13,6 +13,7 @@ from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.views import encoded_rows
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection, safe_exponent
 from mscam_dask.solvers import batch_effects
@@ -181,7 +182,8 @@ def corrections_of_new_batch(
         if name not in views:
             continue
         here, rows = _rows_of(sampled_view(views[name], samples))
-        part[here], rows_of[name] = encoder(rows), (here, rows)
+        part[here] = encoded_rows(encoder, rows, samples[here], name)
+        rows_of[name] = here, rows
     price = batch_effects.OffsetPrices.of_shapes(
         [encoder.loadings.shape for encoder in effects.encoders.values()]
     )

@@ -22,6 +22,7 @@ from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform
 from mscam_dask.solvers import lda
 from mscam_dask.solvers.ridge_view import (
     MAX_EXACT_GRAM,
+    Encoder,
     RidgeView,
     ViewSVD,
     directions_of_gram,
@@ -36,6 +37,9 @@ from mscam_dask.types.rules import SIZES
 
 # Axes of each view that figures show, two at a time.
 N_AXES = 6
+
+# Largest coordinate of a new sample, in units of the spread of the training samples: squares are finite.
+_FARTHEST = 1e150
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -230,3 +234,19 @@ def discriminants(
 ) -> lda.LinearDiscriminants:
     """Rows of a view in its linear discriminants."""
     return metric[1].of_rows(lda.discriminant_points(view, metric[0]))
+
+
+def encoded_rows(
+    encoder: Encoder, rows: NDArray[np.float64], samples: NDArray[np.int64], name: str
+) -> NDArray[np.float64]:
+    """Coordinates of the rows of new samples; a `DataError` if they are too far from the training samples."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        encoded = encoder(rows)
+    far = samples[~(np.abs(encoded) < _FARTHEST).all(axis=1)]
+    if far.size:
+        raise DataError(
+            f"View {name!r}: {far.size} new sample(s) cannot be scaled like the training samples, or are "
+            f"farther from them than {_FARTHEST:g} times their spread (first rows: {far[:5].tolist()}). Check "
+            "their units."
+        )
+    return encoded

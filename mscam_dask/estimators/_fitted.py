@@ -18,6 +18,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.data.views.validation import DataIssue
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.views import encoded_rows
 from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._inputs import OF_TABLE, views_to_predict
 from mscam_dask.estimators._resources import connected, executor_for, is_connected
@@ -177,10 +178,6 @@ class FittedAttributes:
 
 
 # prediction ---------------------------------------------------------------------------------------
-
-
-# Largest coordinate of a new sample, in units of the spread of the training samples: squares are finite.
-_FARTHEST = 1e150
 
 
 class NeighborPredictMixin(FittedAttributes):
@@ -405,16 +402,8 @@ class EncodedRows:
             present = source.present
             samples = np.arange(self.data.n_samples) if present is None else present.samples
             first, last = np.searchsorted(samples, (start, stop))
-            with np.errstate(over="ignore", invalid="ignore"):
-                encoded = encoder(source.read(int(first), int(last)))
-            part[samples[first:last] - start] = encoded
-            far = samples[first + np.flatnonzero(~(np.abs(encoded) < _FARTHEST).all(axis=1))]
-            if far.size:
-                raise DataError(
-                    f"View {name!r}: {far.size} new sample(s) cannot be scaled like the training samples, or are "
-                    f"farther from them than {_FARTHEST:g} times their spread (first rows: {far[:5].tolist()}). Check "
-                    "their units."
-                )
+            rows, own = source.read(int(first), int(last)), samples[first:last]
+            part[own - start] = encoded_rows(encoder, rows, own, name)
         return parts
 
 

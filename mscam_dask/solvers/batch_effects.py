@@ -278,7 +278,7 @@ def fit_new_batch(
     """Cells (m,) of the samples of one new batch, and its scales (V,), given the means (K, q) of the cells and the variances (V,) in them.
 
     The scales are those of the distances within clusters of the batch. They are 1 if the samples are not clearly nearer to
-    their cells with them: more noise is no scale.
+    their cells with them: more noise is no scale. A view that is constant in each cluster has no scale and does not count.
     """
     absent = np.isnan(scores)
     filled = np.where(absent, group_means(scores, np.zeros(len(scores), np.int64), 1), scores)
@@ -286,13 +286,15 @@ def fit_new_batch(
     clusters = _centers(filled, len(means))[0]
     residuals = np.where(absent, 0.0, filled - clusters[nearest_mean(filled, clusters)])
     free = known * (1.0 - len(clusters) / len(scores))
-    tiny = float(np.finfo(np.float64).tiny)
-    noise = price.squares(residuals) / free / np.maximum(variances, tiny)
+    tiny, eps = float(np.finfo(np.float64).tiny), np.finfo(np.float64).eps
+    within = price.squares(residuals)
+    noise = within / free / np.maximum(variances, tiny)
+    varies = within > eps * price.squares(filled)  # by more than rounding
     found = []
-    for scales in (np.ones(len(known)), np.sqrt(np.where(noise > 0.0, noise, 1.0))):
+    for scales in (np.ones(len(known)), np.sqrt(np.where(varies, noise, 1.0))):
         rows = center + (filled - center) / scales[price.views]
         cells, squares = _cells_of_batch(rows, absent, means, price)
-        loss = known @ np.log(np.maximum(squares, tiny) * scales**2)
+        loss = (known * varies) @ (np.log(np.maximum(squares, tiny)) + 2.0 * np.log(scales))
         found.append((float(loss), cells, scales))
     without, scaled = found
     return (scaled if scaled[0] + _LIKELY < without[0] else without)[1:]

@@ -181,3 +181,17 @@ def test_a_new_batch_may_lack_a_view() -> None:
     new["protein"] = np.full_like(new["protein"], np.nan)
     found = model.predict(new, batches=["new"] * len(new["protein"]))
     assert adjusted_rand_score(labels[batches == "B"], found) > 0.95
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-200, 1e100, 1e155, 1e300])
+def test_a_new_batch_may_have_any_scale_but_not_be_too_far_away(factor: float) -> None:
+    views, labels, batches = draw(BALANCED)
+    model = MSCAM(4).fit(views, batches=batches)
+    new = some(views, batches == "B")
+    new["rna"] = new["rna"] * factor
+    names = ["new"] * len(new["rna"])
+    if factor > 1e150:
+        with pytest.raises(DataError):
+            model.predict(new, batches=names)
+    else:
+        assert adjusted_rand_score(labels[batches == "B"], model.predict(new, batches=names)) > 0.95
