@@ -94,10 +94,11 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         name for name, v in dataset.data_vars.items() if v.ndim < 2 or selection.wants(str(name))
     ]
     skipped = [str(name) for name in dataset.data_vars if name not in kept]
-    vectors = [name for name, c in dataset.coords.items() if c.ndim == 1]  # maybe labels
-    dataset = dataset[kept].reset_coords([name for name in vectors if name not in dataset.indexes])
+    dataset = dataset[kept]
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
     dimension = sample_dimension(dataset) if tables or not skipped else ""
+    of_samples = [name for name, one in dataset.coords.items() if one.dims == (dimension,)]
+    dataset = dataset.reset_coords([name for name in of_samples if name != dimension])  # labels
     if any(table.dims[0] == dimension for table in tables):
         check_samples_on_rows(source, f"rows, by the name of their dimension, {dimension!r}")
     variables = {

@@ -110,10 +110,13 @@ def test_other_variables_are_left_out_or_refused(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_a_coordinate(save: Any, tmp_path: Path) -> None:
-    data = dataset()
-    _, loaded = read(save(tmp_path / "a", data.set_coords("labels")))
-    assert loaded.labels is not None
-    assert loaded.labels.tolist() == data["labels"].values.tolist()
+    data = dataset().assign_coords(wave=("channel", [7, 5, 4]), place=("other", [*range(5)]))
+    path = save(tmp_path / "a", data.set_coords("labels"))
+    for views in (None, ["colour"], ["gaps"]):
+        values, loaded = read(path, views=views)
+        assert sorted(values) == (views or ["colour", "gaps"])
+        assert loaded.labels is not None
+        assert loaded.labels.tolist() == data["labels"].values.tolist()
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
