@@ -93,7 +93,13 @@ def _exhaustive(
     stage: Stage, views: list[Handle], order: RowOrder, parameters: Parameters
 ) -> Candidates:
     facts = [
-        stage.submit(function_of_points, views, search_facts, slice(first, first + _VIEWS_TOGETHER))
+        stage.submit(
+            function_of_points,
+            views,
+            search_facts,
+            slice(first, first + _VIEWS_TOGETHER),
+            kind="column_facts",
+        )
         for first in range(0, len(views), _VIEWS_TOGETHER)
     ]
     n_candidates, parts = parameters.candidates(order.n_samples), []
