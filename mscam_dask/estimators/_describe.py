@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,9 +22,7 @@ from mscam_dask.estimators._inputs import sample_values
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.partition_score import (
-    FeatureEffects,
     explained_share,
-    feature_effects,
     mean_score,
     view_modularity,
     view_scores,
@@ -228,6 +226,56 @@ class ClusterSpaceMixin(
             )
         labels = self.predict(X, batches=batches)
         return label_free_scores(new, labels)["adjusted_modularity"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeatureEffects:
+    """Effect sizes of the columns of one view, by cluster, (c, d) each; NaN without samples."""
+
+    mean: NDArray[np.float64]
+    mean_of_rest: NDArray[np.float64]
+    share: NDArray[np.float64]  # of values other than 0
+    share_of_rest: NDArray[np.float64]
+    effect: NDArray[np.float64]  # difference of the means over the pooled standard deviation
+
+
+def feature_effects(
+    blocks: Iterable[tuple[int, NDArray[np.float64]]],
+    labels: NDArray[np.int64],
+    n_clusters: int,
+) -> FeatureEffects:
+    """Cohen's d, mean and share of nonzeros of each column, of clusters against the other samples, from blocks (start, (b, d)).
+
+    J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
+    """
+    shift: NDArray[np.float64] | None = None
+    sums = squares = n_nonzero = np.zeros((n_clusters, 0))
+    for start, rows in blocks:
+        if shift is None:
+            shift = rows.mean(axis=0)
+            sums, squares, n_nonzero = (np.zeros((n_clusters, len(shift))) for _ in range(3))
+        own = labels[start : start + len(rows)]
+        for cluster in np.unique(own):
+            shifted = rows[own == cluster] - shift
+            sums[cluster] += shifted.sum(axis=0)
+            squares[cluster] += np.einsum("ij,ij->j", shifted, shifted)
+            n_nonzero[cluster] += np.count_nonzero(rows[own == cluster], axis=0)
+    assert shift is not None, "a view without rows passed validation"
+    sizes = np.bincount(labels, minlength=n_clusters).astype(np.float64)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest_sizes = sizes.sum() - sizes
+        own_means, rest_means = sums / sizes, (sums.sum(axis=0) - sums) / rest_sizes
+        shares, rest_shares = n_nonzero / sizes, (n_nonzero.sum(axis=0) - n_nonzero) / rest_sizes
+        own_scatter = squares - sizes * own_means**2
+        rest = squares.sum(axis=0) - squares - rest_sizes * rest_means**2
+        scatter = np.maximum(own_scatter, 0.0) + np.maximum(rest, 0.0)
+        # rounding error of sums over n samples of a column that varies in neither
+        largest = np.finfo(np.float64).eps * len(labels) * squares.sum(axis=0)
+        scatter[scatter <= largest] = 0.0
+        difference = own_means - rest_means
+        effects = difference / np.sqrt(scatter / max(1.0, float(sizes.sum()) - 2.0))
+    effects[difference == 0.0] = 0.0
+    return FeatureEffects(own_means + shift, rest_means + shift, shares, rest_shares, effects)
 
 
 def _effects_of(view: RowSource, *, labels: NDArray[np.int64], n_clusters: int) -> FeatureEffects:

@@ -22,9 +22,9 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, DataWarning
+from mscam_dask.estimators._describe import feature_effects
 from mscam_dask.estimators._fitted import warn_of_result
 from mscam_dask.estimators._inputs import equal_samples
-from mscam_dask.solvers.partition_score import feature_effects
 from mscam_dask.types.events import FitFinished, FitStarted
 from mscam_dask.types.result import Structure
 from tests.estimators.small import integer_views, quick
