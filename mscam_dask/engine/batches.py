@@ -22,7 +22,7 @@ from mscam_dask.types.result import BatchShares
 from mscam_dask.types.rules import SIZES
 
 SMALLEST_NEW_BATCH = 10
-"""Samples of a new batch from which its offsets can be estimated."""
+"""Samples of a new batch from which its effects can be estimated."""
 
 # Cells, at most, if the number of clusters is selected.
 _N_COUNTED = 8

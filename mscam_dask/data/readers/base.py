@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -312,19 +313,19 @@ def _zstandard(file: Path) -> Any:
     return pa.input_stream(str(file), compression="zstd")
 
 
-_UNPACKERS: dict[bytes, Callable[[Path], Any]] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zX": lzma.open,
-    b"\x28\xb5\x2f\xfd": _zstandard,
+_UNPACKERS: dict[bytes, Callable[[Path], Any]] = {  # by patterns of the first bytes
+    rb"\x1f\x8b": gzip.open,
+    rb"BZh[1-9]1AY&SY": bz2.open,  # BZh alone may begin a name
+    rb"\xfd7zX": lzma.open,
+    rb"\x28\xb5\x2f\xfd": _zstandard,
 }
 
 
 def open_text(source: Source) -> IO[str]:
     """Open a text file, unpacked if its first bytes say so, as UTF-8 or, by its byte order mark, UTF-16."""
     stream: Any = source.file.open("rb")
-    for magic, unpack in _UNPACKERS.items():
-        if stream.peek(4).startswith(magic):
+    for pattern, unpack in _UNPACKERS.items():
+        if re.match(pattern, stream.peek(10)):
             stream.close()
             stream = io.BufferedReader(_Limited(unpack(source.file), source), 2**18)
             break

@@ -404,3 +404,9 @@ def test_fields_are_those_of_the_csv_module(delimiter: str, data: st.DataObject)
         for some in (rows, fields_of(io.StringIO(text), delimiter))
     )
     assert found == expected
+
+
+@pytest.mark.parametrize("name", ["BZh", "BZh9", "BZhang", "7zXZ"])
+def test_a_name_may_begin_as_a_compressed_file(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, f"{name},x\na,1\nb,2\nc,4\n")
+    assert table(path)[0] == [[1.0], [2.0], [4.0]]
