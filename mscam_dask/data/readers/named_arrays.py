@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -122,7 +122,7 @@ def contents_of(
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
             "a matrix of its own."
         )
-    named = _named_ids(found, views) if sample_ids is None else None
+    named = _named_ids(found, views, may_be_labels) if sample_ids is None else None
     if named is not None:
         sample_ids = _ids_in(found.values[named])
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
@@ -144,15 +144,25 @@ def contents_of(
     )
 
 
-def _named_ids(found: Variables, views: Sequence[RowSource]) -> str | None:
-    """The only variable with one id for each sample, all different, by its name or else text; None if there is none."""
+def _named_ids(
+    found: Variables, views: Sequence[RowSource], may_be_labels: Collection[str]
+) -> str | None:
+    """The only variable with one id for each sample, all different, by its name or else text; None if there is none.
+
+    Text that may be labels, or name the features of a square view, is none.
+    """
     may_be = [
         name
         for name, value in (found.values.items() if views else ())
         if Column(ids := _ids_in(value)).is_unique
         and all(name != view.name and len(ids) == view.shape[0] for view in views)
     ]
-    texts = [name for name in may_be if found.values[name].dtype.kind in "US"]
+    are_square = any(v.view_type == "features" and v.shape[0] == v.shape[1] for v in views)
+    texts = [
+        name
+        for name in may_be
+        if found.values[name].dtype.kind in "US" and name not in may_be_labels and not are_square
+    ]
     named = [name for name in may_be if id_strength(name) == CERTAIN] or texts
     return named[0] if len(named) == 1 else None
 

@@ -238,8 +238,19 @@ def test_texts_that_differ_one_for_each_sample_are_ids(tmp_path: Path, name: str
     texts = {name: [f"s{row}" for row in range(N)], "columns": ["p", "q"], "kind": ["u", "v"] * N}
     path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, **texts)
     assert read(path)[1].sample_ids == tuple(texts[name])
-    save_archive(path, colour=COLOUR, others=np.array(texts[name])[::-1], **texts)
-    assert read(path)[1].sample_ids is None
+    square = np.tri(N)  # whose features they may name
+    for more in ({"others": np.array(texts[name])[::-1]}, {"square": square}):
+        save_archive(path, colour=COLOUR, **more, **texts)
+        assert read(path)[1].sample_ids is None
+
+
+def test_labels_that_differ_are_no_ids(tmp_path: Path) -> None:
+    labels = np.array([f"s{row}" for row in range(N)])
+    for name, told in (("labels", None), ("kind", "kind")):
+        path = save_archive(tmp_path / "a.npz", colour=COLOUR, **{name: labels})
+        loaded = read(path, labels=told)[1]
+        assert loaded.labels is not None
+        assert loaded.sample_ids is None
 
 
 def test_numbers_that_are_no_ids_are_not_taken_as_such(tmp_path: Path) -> None:
