@@ -13,8 +13,9 @@ import pytest
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.dataset import open_store
+from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 SHUFFLED = [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]
 
@@ -328,3 +329,38 @@ def test_two_columns_that_match_the_samples_in_different_ways_are_a_question(
     assert re.match(quotes("refused", "match the samples in different ways", repr(key)), found)
     told = [Source(tmp_path / file, id_column=key) for file in frames]
     assert outcome(told, known, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("keys", [["family", "member"], ["lat", "lon"], ["weight"]])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_rows_of_shared_columns_in_another_order_are_refused(
+    tmp_path: Path, keys: list[str], suffix: str
+) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(40, len(keys))), columns=keys)
+    if keys[0] == "family":
+        frame = pd.DataFrame({"family": np.repeat(range(10, 30), 2), "member": [1, 2] * 20})
+    files = [tmp_path / f"{name}{suffix}" for name in "ab"]
+    for order, refused in ((np.arange(40), False), (rng.permutation(40), True)):
+        for file, rows in zip(files, (np.arange(40), order), strict=True):
+            values = pd.DataFrame(rng.normal(size=(40, 3))).add_prefix(file.stem)
+            table = pd.concat([frame.iloc[rows].reset_index(drop=True), values], axis=1)
+            write = table.to_csv if suffix == ".csv" else table.to_parquet
+            write(file, index=False)
+        if refused:
+            with raises(DataError, "a" + suffix, "b" + suffix, keys):
+                ingest(files, tmp_path / "s", overwrite=True)
+        else:
+            assert ingest(files, tmp_path / "s").n_samples == 40
+
+
+def test_a_column_of_classes_that_two_files_share_says_nothing_about_the_order(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        values = pd.DataFrame(rng.normal(size=(40, 3))).add_prefix(name)
+        values.assign(is_high=rng.permutation(np.arange(40) % 2)).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    assert ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s").n_samples == 40

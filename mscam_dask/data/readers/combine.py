@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.fields import are_counted
 from mscam_dask.data.readers.labels import check_labels, known_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
+from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -25,7 +27,7 @@ from mscam_dask.data.views.sample_ids import (
     JoinedSamples,
     join_samples,
 )
-from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.errors import DataError
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
@@ -70,6 +72,8 @@ def gather(
     if joined is not None:
         first = next(item.where for item in loaded if item.sample_ids is not None)
         loaded = [_joined(item, joined, first) for item in loaded]
+    else:
+        _check_order(loaded)
     if may_lack_views:
         there = {view.name for item in loaded for view in item.views}
         named = [pair for pair in named if pair[0] in there] or named
@@ -198,6 +202,34 @@ def _agreed(
             )
         codes = np.where(codes < 0, own, codes) if joined else codes
     return codes, first.label_names
+
+
+def _check_order(loaded: Sequence[SourceContents]) -> None:
+    """Refuse sources without ids that have the same rows of shared columns, such as two coordinates, in another order."""
+    tables = [
+        (item.where, np.asarray(view.array), [*view.feature_names])
+        for item in loaded
+        for view in item.views
+        if isinstance(view, ArrayRows) and view.feature_names and not is_sparse(view.array)
+    ]
+    for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
+        shared = [name for name in own if name in {*theirs}]
+        if where == other or not shared or len(first) != len(second):
+            continue
+        columns = [(first[:, own.index(n)], second[:, theirs.index(n)]) for n in shared]
+        if all(np.array_equal(a, b, equal_nan=True) for a, b in columns) or not all(
+            np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in columns
+        ):
+            continue
+        rows, others = (
+            np.unique(np.stack(side, axis=1), axis=0) for side in zip(*columns, strict=True)
+        )
+        # columns with few values may have equal counts of each by chance
+        if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
+            raise DataError(
+                f"{where} and {other} have no sample ids, and the same rows of {shared[:3]} in different orders. Give them "
+                "a column of sample ids (--id-column), or put them in one order."
+            )
 
 
 def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
