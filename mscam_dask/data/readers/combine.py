@@ -207,16 +207,16 @@ def _agreed(
 def _check_order(loaded: Sequence[SourceContents]) -> None:
     """Refuse sources without ids that have the same rows of shared columns, such as two coordinates, in another order."""
     tables = [
-        (item.where, np.asarray(view.array), [*view.feature_names])
+        (item.where, np.asarray(view.array), {name: i for i, name in enumerate(view.feature_names)})
         for item in loaded
         for view in item.views
         if isinstance(view, ArrayRows) and view.feature_names and not is_sparse(view.array)
     ]
     for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
-        shared = [name for name in own if name in {*theirs}]
+        shared = [name for name in own if name in theirs]
         if where == other or not shared or len(first) != len(second):
             continue
-        columns = [(first[:, own.index(n)], second[:, theirs.index(n)]) for n in shared]
+        columns = [(first[:, own[name]], second[:, theirs[name]]) for name in shared]
         if all(np.array_equal(a, b, equal_nan=True) for a, b in columns) or not all(
             np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in columns
         ):
