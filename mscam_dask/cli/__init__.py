@@ -234,13 +234,6 @@ def doctor() -> None:
 
 @main.command()
 @click.argument("directory", metavar="DIR", type=PATH)
-@click.option(
-    "--host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Name or address of a computer of the cluster; repeatable.",
-)
 @click.option("--days", type=float, default=365.0, show_default=True, help="Validity in days.")
 @click.option(
     "--renew",

@@ -82,12 +82,9 @@ def _show(report: IngestReport) -> None:
     show(results_console(), views, *origin_tables(report.origin), key_values(rest))
 
 
-def make_tls_directory(directory: Path, *, hosts: tuple[str, ...], days: float, renew: bool) -> int:
+def make_tls_directory(directory: Path, *, days: float, renew: bool) -> int:
     """Make certificates, print the commands that use them, and return the exit code."""
-    local = ("localhost", "127.0.0.1", "::1")
-    made = make_certificates(
-        directory, hosts=tuple(dict.fromkeys((*local, *hosts))), days=days, renew=renew
-    )
+    made = make_certificates(directory, days=days, renew=renew)
     where = relative(made.directory)
 
     def files(role: str) -> str:

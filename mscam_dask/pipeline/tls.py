@@ -7,19 +7,16 @@
         worker.pem, worker-key.pem
         client.pem, client-key.pem
 
-Dask accepts every peer with a certificate of the authority, so anyone with a key can run code on
-every worker. Only their owner can read the keys.
+Dask accepts every peer with a certificate of the authority, whatever its host, so anyone with a key can run
+code on every worker. Only their owner can read the keys.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import inspect
-import ipaddress
-import re
 import shlex
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +32,6 @@ ROLES = ("scheduler", "worker", "client")
 
 _AUTHORITY = "ca"
 _CLOCK_SKEW = dt.timedelta(minutes=5)  # between computers of a cluster
-_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"  # RFC 1123, underscores too
-_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 _BOTH_SIDES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 _NO_USE = dict.fromkeys(inspect.signature(x509.KeyUsage).parameters, False)
 _SIGNS = x509.KeyUsage(**{**_NO_USE, "key_cert_sign": True, "crl_sign": True})
@@ -82,7 +77,6 @@ class CertificateSet:
 def make_certificates(
     directory: str | Path,
     *,
-    hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"),
     days: float = 365.0,
     renew: bool = False,
     now: dt.datetime | None = None,
@@ -96,7 +90,6 @@ def make_certificates(
         raise ConfigurationError(
             f"days = {days:g} is out of range. Give a number above 0, at most 36500."
         )
-    names = [_general_name(host) for host in hosts]
     root = Path(directory).absolute()
     made = CertificateSet(root, now + dt.timedelta(days=days))
     if root.exists() and not root.is_dir():
@@ -126,7 +119,7 @@ def make_certificates(
         made.write(_AUTHORITY, authority, signing_key)
     for role in ROLES:
         key, lifetime = ec.generate_private_key(ec.SECP256R1()), (now, made.expires)
-        made.write(role, _signed(role, key, lifetime, signing_key, authority, names), key)
+        made.write(role, _signed(role, key, lifetime, signing_key, authority), key)
     return made
 
 
@@ -136,7 +129,6 @@ def _signed(
     lifetime: tuple[dt.datetime, dt.datetime],
     signing_key: ec.EllipticCurvePrivateKey,
     authority: x509.Certificate | None = None,
-    hosts: Sequence[x509.GeneralName] = (),
 ) -> x509.Certificate:
     """Certificate of a role, or of the authority itself where there is none yet."""
     signs = authority is None
@@ -158,7 +150,6 @@ def _signed(
         extensions[_SIGNS] = True
     else:
         extensions[x509.ExtendedKeyUsage(_BOTH_SIDES)] = False
-        extensions[x509.SubjectAlternativeName(hosts)] = False
     for extension, is_critical in extensions.items():
         builder = builder.add_extension(extension, is_critical)
     return builder.sign(signing_key, hashes.SHA256())
@@ -183,16 +174,3 @@ def _read_authority(
             "without --renew, and copy them to every computer."
         ) from error
     return authority, key
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    """Address or name of a computer in a certificate."""
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError as error:
-        if _NAME.fullmatch(host):
-            return x509.DNSName(host)
-        raise ConfigurationError(
-            f"{host!r} in hosts is not a host name or IP address. Give IP addresses or host names "
-            "of letters, digits, '-' and '.', others in their form xn--..."
-        ) from error

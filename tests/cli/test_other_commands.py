@@ -201,7 +201,7 @@ def test_doctor_finds_a_run_valid_or_says_what_has_changed(run: Path, call: Call
 
 
 def test_tls_makes_certificates_and_shows_how_they_are_used(here: Path, call: Call) -> None:
-    result = call("tls", "certificates", "--host", "node-1", "--days", "30")
+    result = call("tls", "certificates", "--days", "30")
     assert result.exit_code == 0
     for part in ("dask scheduler --protocol tls", "dask worker tls://", "--tls-key"):
         assert part in result.stdout
