@@ -241,13 +241,18 @@ def split_first_line(dialect: Dialect, lines: list[str]) -> None:
             rows[0] = names
 
 
-def fields_of(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
-    """Yield the fields of each row, of a blank one none or an empty one; a run of blanks separates once."""
+def fields_of(
+    lines: Iterable[str], delimiter: str | None, later: Iterable[str] = ()
+) -> Iterator[list[str]]:
+    """Yield the fields of each row, of a blank one none or an empty one; a run of blanks separates once.
+
+    A quoted field may have several lines, the last of them maybe in `later` lines.
+    """
     lines, longest = iter(lines), csv.field_size_limit()
     for line in lines:
         is_plain = '"' not in line and len(line) <= longest and delimiter != " "
         if delimiter is not None and not is_plain:
-            rest = itertools.chain([line], lines)  # a quoted field may have several lines
+            rest = itertools.chain([line], lines, later)
             yield next(csv.reader(rest, delimiter=delimiter, skipinitialspace=True))
         elif '"' not in line:
             yield line.rstrip("\n").split(delimiter)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.fields import (
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 _FEW = 5  # rows in which numbers may differ, or count the rows, by chance
 
-Block = Mapping[int, Sequence[str]] | Sequence[Sequence[str]]
-"""Columns of some rows as text, by position."""
+Block = tuple[Mapping[int, Sequence[str]] | Sequence[Sequence[str]], NDArray[np.float64] | None]
+"""Columns of some rows as text, by position, and the numbers (rows, columns) of those that are wanted as numbers alone, if they are known."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class IdColumn:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table: names of its columns, its first rows (`head`), and by blocks the columns that are asked for.
+    """A table: names of its columns, its first rows (`head`), and by `blocks` columns as text and as numbers.
 
     `where` names it in messages, `view` is the name of its view; `id_position` is a column that the format says
     has the ids of the rows; `left_out` are columns that are no features by the format, and why; `frame` has the
@@ -56,7 +57,7 @@ class Table:
     view: str
     columns: tuple[str, ...]
     head: list[list[str]]
-    blocks: Callable[[Sequence[int]], Iterator[Block]]
+    blocks: Callable[[Sequence[int], Sequence[int]], Iterator[Block]]
     has_header: bool = True
     samples_in: Literal["rows", "columns"] = "rows"
     id_position: int | None = None

@@ -87,21 +87,22 @@ class TableRows:
         if frame is not None and is_typed and blocks is None:
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
-        for block in blocks or table.blocks([*found, *numbers]):
+        slots = range(len(numbers))
+        plain = [slot for slot in slots if numbers[slot] not in found]
+        also_text = [slot for slot in slots if numbers[slot] in found]
+        for columns, values in blocks or table.blocks([*found], numbers):
             for place, fields in found.items():
-                fields += [text.strip() for text in block[place]]
+                fields += [text.strip() for text in columns[place]]
             if not numbers:
                 continue
-            start, n_rows = len(self.values), len(block[numbers[0]])
+            start, n_rows = len(self.values), len(columns[numbers[0]] if values is None else values)
             # where it is, without a second copy
             self.values.resize((start + n_rows, len(numbers)), refcheck=False)
-            columns = [block[place] for place in numbers]
-            plain = _plain_numbers([*itertools.chain.from_iterable(columns)], self._decimal)
-            if plain is not None:
-                self.values[start:] = plain.reshape(len(numbers), n_rows).T
-                continue
-            for slot, place in enumerate(numbers):
-                self.values[start:, slot] = self.floats(place, block[place], start)
+            if values is not None:
+                self.values[start:, plain] = values
+            for slot in slots if values is None else also_text:
+                place = numbers[slot]
+                self.values[start:, slot] = self.floats(place, columns[place], start)
         self.texts = {place: table.column(place, fields) for place, fields in found.items()}
 
     def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
@@ -340,19 +341,27 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     of_labels: dict[str, list[str]] = {}
 
     def without_labels(key: int) -> Iterator[Block]:
-        for block in table.blocks([key, *samples]):
-            names = [name.strip() for name in block[key]]
+        for columns, values in table.blocks([key], samples):
+            names = [name.strip() for name in columns[key]]
             apart = {
                 row
                 for row, name in enumerate(names)
                 if _label_names([name], selection) or _OF_NO_GENE.fullmatch(name)
             }
             for row in apart:
-                of_labels[names[row]] = [block[place][row].strip() for place in samples]
-            yield {
-                place: [text for row, text in enumerate(block[place]) if row not in apart]
-                for place in ((key, *samples) if apart else ())
-            } or block
+                of_labels[names[row]] = (
+                    [columns[place][row].strip() for place in samples]
+                    if values is None
+                    else [*map(str, values[row].tolist())]
+                )
+            kept = [row for row in range(len(names)) if row not in apart]
+            yield (
+                {
+                    place: [columns[place][row] for row in kept]
+                    for place in (key, *(samples if values is None else ()))
+                },
+                None if values is None else values[kept],
+            )
 
     if key is None:
         rows = TableRows(table, [], samples)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
 from mscam_dask.data.readers.dialect import (
@@ -32,12 +37,14 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.sample_ids import MISSING
 from mscam_dask.errors import DataError
 
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
 # Blocks of rows that fit into a cache are read fastest.
 _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
+_MOST_FAILURES = 32  # blocks that NumPy cannot read until it is not tried any more
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
@@ -161,7 +168,13 @@ def _table(
         view=source.view_name,
         columns=tuple(columns),
         head=body,
-        blocks=lambda _: _blocks(source, opened, where, dialect, len(columns), n_above, comment),
+        blocks=functools.partial(
+            _blocks,
+            replace(source, skip=n_above, comment=comment),
+            opened,
+            where,
+            replace(dialect, width=len(columns)),
+        ),
         has_header=first is not None,
         samples_in=samples_in,
         id_position=id_position if is_gct or (has_row_names and not number_rows) else None,
@@ -382,53 +395,124 @@ def _blocks(
     opened: Callable[[], IO[str]],
     where: str,
     dialect: Dialect,
-    n_columns: int,
-    n_above: int,
-    comment: str | None,
+    texts: Sequence[int],
+    numbers: Sequence[int],
 ) -> Iterator[Block]:
-    """Columns of some rows at a time, of which the first is below `n_above` lines."""
-
-    def lines(stream: IO[str]) -> Iterator[str]:
-        n_blank = 0
-        for text in itertools.islice(stream, n_above, None):
-            line = text.rstrip(_END)
-            if comment is not None and line.startswith(comment):
-                continue
-            if n_columns == 1 and not line.strip():
-                n_blank += 1
-                continue
-            # a blank line among rows of one field is a missing value
-            yield from itertools.repeat('""\n', n_blank)
-            yield line
-            n_blank = 0
-
-    size = max(1, min(_BLOCK_ROWS, _LARGE_BLOCK_FIELDS // n_columns), _BLOCK_FIELDS // n_columns)
+    """Columns of some rows at a time, read by NumPy where they have nothing unusual."""
+    width = dialect.width
+    size = max(1, min(_BLOCK_ROWS, _LARGE_BLOCK_FIELDS // width), _BLOCK_FIELDS // width)
+    plain = _PlainRows(dialect, {*numbers} - {*texts})
     first = 0
     with unreadable(source, "text", is_text=True), opened() as stream:
-        rows = fields_of(lines(stream), dialect.delimiter)
-        filled = (row for row in rows if n_columns == 1 or not is_blank(row))
-        while block := [*itertools.islice(filled, size)]:
-            for index, row in enumerate(block, first):
-                if len(row) != n_columns:
-                    raise _other_width(where, dialect, row, index, n_columns)
-            first += len(block)
-            yield [*zip(*block, strict=True)]
+        lines = _lines(stream, source, is_one_column=width == 1)
+        while chunk := [*itertools.islice(lines, size)]:
+            if (block := plain.read(chunk)) is not None:
+                first += len(block[1])
+                yield block
+                continue
+            rows = [
+                row
+                for row in fields_of(chunk, dialect.delimiter, lines)
+                if width == 1 or not is_blank(row)
+            ]
+            for index, row in enumerate(rows, first):
+                if len(row) != width:
+                    raise _other_width(where, dialect, row, index)
+            first += len(rows)
+            if rows:
+                yield [*zip(*rows, strict=True)], None
 
 
-def _other_width(
-    where: str, dialect: Dialect, row: list[str], index: int, n_columns: int
-) -> DataError:
+def _lines(stream: IO[str], source: Source, *, is_one_column: bool) -> Iterator[str]:
+    """Lines below the header; a blank one among rows of one field is a missing value."""
+    n_blank = 0
+    for text in itertools.islice(stream, source.skip, None):
+        line = text.rstrip(_END)
+        if source.comment is not None and line.startswith(source.comment):
+            continue
+        if is_one_column and not line.strip():
+            n_blank += 1
+            continue
+        yield from itertools.repeat('""\n', n_blank)
+        yield line
+        n_blank = 0
+
+
+class _PlainRows:
+    """Rows of a text of which NumPy reads some columns as numbers, and the others as text."""
+
+    def __init__(self, dialect: Dialect, numbers: Collection[int]) -> None:
+        self._mark, self._decimal = dialect.delimiter, dialect.decimal
+        is_possible = bool(numbers) and dialect.width > 1 and self._mark != " "
+        self._n_failures = 0 if is_possible else _MOST_FAILURES
+        self._texts = [place for place in range(dialect.width) if place not in numbers]
+        runs = itertools.groupby(range(dialect.width), lambda place: place in numbers)
+        types = [("f8" if are_numbers else "O", [*places]) for are_numbers, places in runs]
+        self._type = np.dtype([(str(run[0]), kind, (len(run),)) for kind, run in types])
+        mark = re.escape(self._mark or " ")
+        known = "|".join(map(re.escape, filter(None, MISSING)))
+        self._missing = re.compile(rf"{mark}(?=[^\d.+-])({known})?(?={mark}|\n|$)", re.IGNORECASE)
+
+    def read(self, lines: list[str]) -> tuple[Mapping[int, list[str]], NDArray[np.float64]] | None:
+        """Columns of text, and numbers; None where these may differ from those of the csv module and float."""
+        if self._n_failures >= _MOST_FAILURES:
+            return None
+        try:
+            return self._read(lines)
+        except ValueError:
+            self._n_failures += 1
+            return None
+
+    def _read(self, lines: list[str]) -> tuple[Mapping[int, list[str]], NDArray[np.float64]]:
+        mark, text = self._mark, "".join(lines)
+        has_quotes, is_comma = '"' in text, self._decimal == ","
+        if text.isspace() or (is_comma and "." in text):
+            raise ValueError
+        if has_quotes and (
+            mark is None or ' "' in text or any(line.count('"') % 2 for line in lines)
+        ):
+            raise ValueError
+        if is_comma:
+            text = text.replace(",", ".")
+            lines = text.split("\n")
+        load: Any = functools.partial(
+            np.loadtxt, delimiter=mark, quotechar='"', comments=None, ndmin=1
+        )
+        texts: Any = None
+        try:
+            found = load(lines, dtype=self._type)
+        except ValueError:
+            if mark is None:
+                raise
+            known = self._missing.sub(f"{mark}nan", text).split("\n")
+            found = load(known, dtype=self._type)
+            if self._texts:
+                texts = load(lines, dtype="O", usecols=self._texts, ndmin=2)
+        parts = [found[name] for name in self._type.names or ()]
+        if texts is None and self._texts:
+            texts = np.hstack([part for part in parts if part.dtype.kind == "O"])
+        columns = dict(zip(self._texts, texts.T.tolist(), strict=True)) if self._texts else {}
+        if is_comma:
+            columns = {p: [text.replace(".", ",") for text in own] for p, own in columns.items()}
+        if has_quotes and any('"' in t or "\n" in t for own in columns.values() for t in own):
+            raise ValueError
+        values = np.hstack([part for part in parts if part.dtype.kind == "f"])
+        values[np.isnan(values)] = np.nan  # -nan has another sign
+        return columns, values
+
+
+def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> DataError:
     remedy = "Put quotes around fields that have the delimiter in them"
     if any("\n" in field for field in row):
         remedy = "If a quote is not closed there, correct it"
     elif row[0].startswith("#"):
         remedy = "If it is a comment, set --comment '#'"
-    elif len(row) < n_columns:
+    elif len(row) < dialect.width:
         remedy = "Remove the row if it is no sample, or write its empty cells too"
         if dialect.delimiter is None:
             remedy = f"If numbers touch: {OF_FIXED_WIDTH} Else remove the row if it is no sample"
     return DataError(
         f"{where}: row {index} (counted from 0 below the header), {shown_fields(row)}, has {len(row)} field(s) where the "
-        f"first line has {n_columns}, separated by {dialect.name}. {remedy}, or leave out lines above "
+        f"first line has {dialect.width}, separated by {dialect.name}. {remedy}, or leave out lines above "
         "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter)."
     )

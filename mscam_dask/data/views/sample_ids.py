@@ -27,7 +27,7 @@ _SHOWN = 3
 _COMPARED = 200_000
 
 MISSING = {
-    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
+    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "+nan", "nat"),
     *("\\n", "."),  # of MySQL and PostgreSQL, and of SAS and Stata
     *("#n/a n/a", "#null!", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
 }

@@ -9,7 +9,7 @@ import io
 import lzma
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -392,6 +392,54 @@ def test_missing_cells_of_databases_and_of_statistics_programs(
     found, loaded = table(write(tmp_path, f"id\ta\tb\np\t{missing}\t1.5\nq\t2\t{missing}\n"))
     np.testing.assert_array_equal(found, [[np.nan, 1.5], [2, np.nan]])
     assert loaded.origin["missing cells"] == "2"
+
+
+CELLS = {
+    **{text: float(text) for text in ["1.5", "-3", "+.5", "2.", "1e-5", "1E400", "-inf", " 7 "]},
+    **dict.fromkeys(["", "NA", "nan", "-nan", "+NaN", "n/a", "<NA>", ".", " NA"], np.nan),
+    '"2.5"': 2.5,
+    '""': np.nan,
+    "\u22122": -2.0,
+}
+NO_NUMBERS = ["1_0", "0x1F", "1d5", "nan(1)", "1.5x", "\uff11"]
+
+
+DIALECTS: list[tuple[str, Literal[".", ","]]] = [
+    *((mark, ".") for mark in (",", ";", "|", "\t")),
+    (";", ","),
+]
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(DIALECTS), st.booleans(), st.data())
+def test_cells_have_one_value_in_whatever_company(
+    dialect: tuple[str, Literal[".", ","]], ends_in_delimiter: bool, data: st.DataObject
+) -> None:
+    mark, decimal = dialect
+    name = data.draw(st.sampled_from(["s{}", '"s{}"', '"s,{}"', '"s""{}"', "NA{}"]))
+    usual = st.sampled_from([*CELLS][: data.draw(st.sampled_from([8, 13, len(CELLS)]))])
+    rows = data.draw(st.lists(st.lists(usual, min_size=3, max_size=3), min_size=40, max_size=90))
+    rows.insert(0, ["1.5", "-3", " 7 "])
+    cells = [[c if c == "." else c.replace(".", decimal) for c in row] for row in rows]
+    no_numbers = NO_NUMBERS if decimal == "." else ["1.5"]
+    bad = data.draw(st.sampled_from([*no_numbers, *[""] * 2 * len(no_numbers)]))
+    if bad:
+        cells[-1][1] = bad
+    names = [name.format(place) for place in range(len(rows))]
+    lines = [
+        ["id", "a", "b", "c"],
+        *([own, *row] for own, row in zip(names, cells, strict=True)),
+    ]
+    text = "".join(mark.join(line) + mark * ends_in_delimiter + "\n" for line in lines)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Source(write(Path(folder), text), delimiter=mark, decimal=decimal)
+        if bad:
+            with raises(DataError, bad):
+                table(source)
+            return
+        found, loaded = table(source)
+    np.testing.assert_array_equal(found, [[CELLS[cell] for cell in row] for row in rows])
+    assert [*(loaded.sample_ids or ())] == [own for (own,) in csv.reader(names)]
 
 
 @given(st.sampled_from(",;|\t "), st.data())
