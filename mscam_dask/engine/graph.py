@@ -38,7 +38,7 @@ from mscam_dask.solvers.graph_update import (
     spread_affinity,
     whole_graph,
 )
-from mscam_dask.solvers.known_labels import without_cannot_links
+from mscam_dask.solvers.known_labels import ends_of_walks, without_cannot_links
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding
 from mscam_dask.solvers.row_blocks import added
@@ -206,6 +206,17 @@ def extended_labels(
 ) -> NDArray[np.int64]:
     """Labels of some samples, −1 for the others, extended to these on the whole graph."""
     return extend_labels(whole_graph(blocks, order), partial, n_clusters)
+
+
+def labels_by_walks(
+    blocks: list[GraphRows],
+    order: NDArray[np.int32],
+    labels: NDArray[np.int64],
+    known: NDArray[np.int64],
+    n_clusters: int,
+) -> NDArray[np.int64]:
+    """Clusters in which random walks on the whole graph end; see `ends_of_walks`."""
+    return ends_of_walks(whole_graph(blocks, order), labels, known, n_clusters)
 
 
 # partition graph -------------------------------------------------------------------------------

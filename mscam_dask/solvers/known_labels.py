@@ -12,9 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
+from scipy.sparse.linalg import cg
+
+from mscam_dask.linalg.laplacian import laplacian
+from mscam_dask.types.rules import CONSTANTS
 
 UNKNOWN = -1
+_TOLERANCE = 1e-6  # of the probabilities that a walk ends in a cluster
 
 
 def clusters_of_classes(
@@ -53,6 +58,31 @@ def with_known(
         sizes[np.bincount(found[known < 0], minlength=n_clusters) == 0] = 0
         found[np.flatnonzero((found == sizes.argmax()) & (known < 0))[-1]] = empty
     return found
+
+
+def ends_of_walks(
+    affinity: csr_array[np.float64],
+    labels: NDArray[np.int64],
+    known: NDArray[np.int64],
+    n_clusters: int,
+) -> NDArray[np.int64]:
+    """Cluster (n,) in which a random walk from each sample most probably ends: it stops at a rate τ, and at known samples.
+
+    Solves min_F tr FᵀLF + τ ‖F − Y‖² on a graph (n, n), with the indicators Y (n, c) of a partition, and F = Y at the known
+    samples, which are in the cluster of their class. A cluster in which no walk ends keeps its samples.
+
+    X. Zhu, Z. Ghahramani, J. Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003, section 4.
+    """
+    is_known, rate, indicators = known >= 0, CONSTANTS.walk_rate, np.eye(n_clusters)[labels]
+    free = np.flatnonzero(~is_known)
+    rows = laplacian(affinity)[free]
+    matrix = csr_array(rows[:, free] + rate * eye_array(free.size))
+    right = rate * indicators[free] - rows[:, is_known] @ indicators[is_known]
+    ends = [cg(matrix, column, rtol=_TOLERANCE)[0] for column in right.T]
+    found = labels.copy()
+    found[free] = np.argmax(ends, axis=0)
+    has_walks = np.bincount(found, minlength=n_clusters) > 0
+    return np.where(has_walks[labels], found, labels)
 
 
 # links in the graph ----------------------------------------------------------------------------

@@ -55,6 +55,9 @@ class MethodConstants:
     # Part of the covariance within clusters that is replaced by a multiple of the identity in the
     # linear discriminants (0059).
     shrinkage: float = 0.3
+    # Rate at which walks on the graph end that decide between clusters if some labels are known: the
+    # cluster of a sample counts a tenth of its neighbors. ARI +0.01 in the mean of the benchmark sets.
+    walk_rate: float = 0.1
     # Weight, in the distance of two samples, of a view that does not have both: it counts at its
     # mean distance. ARI 0.83 to 0.96 on a set without 30 % of the samples of each view (0077).
     unknown_view_weight: float = 0.1

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_block
 from mscam_dask.solvers.known_labels import (
     clusters_of_classes,
+    ends_of_walks,
     n_missed,
     with_known,
     without_cannot_links,
@@ -21,6 +22,8 @@ from mscam_dask.solvers.lda import ClassSums, class_sums
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_worse
 from mscam_dask.solvers.spectral_cut import cut_by_classes
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import CONSTANTS
+from tests.blocks import other_values
 
 N = 40
 
@@ -150,3 +153,58 @@ def test_discriminants_leave_out_samples_without_a_label() -> None:
     found, expected = class_sums(rows, labels, 3), class_sums(rows[has], labels[has], 3)
     for name in ClassSums.__slots__:
         assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-12)
+
+
+# walks on the graph ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def walked() -> tuple[csr_array, NDArray[np.int64], NDArray[np.int64]]:
+    """A graph of three groups that touch, a partition with errors, and some known labels."""
+    rng = np.random.default_rng(1)
+    groups = np.repeat([0, 1, 2], 30)
+    points = rng.normal(size=(90, 2)) + 2.5 * np.eye(3, 2)[groups]
+    graph = graph_of(((points[:, None] - points) ** 2).sum(axis=2), None, 8)
+    labels = np.where(rng.random(90) < 0.2, rng.integers(3, size=90), groups)
+    known = np.where(np.arange(90) % 6 == 0, groups, -1)
+    labels[known >= 0] = groups[known >= 0]
+    return csr_array(graph), labels, known
+
+
+def test_walks_solve_the_linear_system_of_the_definition(
+    walked: tuple[csr_array, NDArray[np.int64], NDArray[np.int64]],
+) -> None:
+    graph, labels, known = walked
+    weights = (graph + graph.T).toarray() / 2
+    # probabilities to go to a neighbor, or to stop; known samples stop at once
+    rate = CONSTANTS.walk_rate
+    steps = weights / (weights.sum(axis=1, keepdims=True) + rate)
+    steps[known >= 0] = 0.0
+    stops = 1.0 - steps.sum(axis=1)
+    ends = np.linalg.solve(np.eye(90) - steps, stops[:, None] * np.eye(3)[labels])
+    assert_allclose(ends.sum(axis=1), 1.0)
+    found = ends_of_walks(graph, labels, known, 3)
+    assert_array_equal(found, ends.argmax(axis=1))
+    assert (found != labels).any()
+    assert_array_equal(found[known >= 0], labels[known >= 0])
+
+
+def test_walks_that_stop_at_once_change_nothing_and_endless_ones_end_at_known_samples(
+    walked: tuple[csr_array, NDArray[np.int64], NDArray[np.int64]],
+) -> None:
+    graph, labels, known = walked
+    with other_values(CONSTANTS, walk_rate=1e9):
+        assert_array_equal(ends_of_walks(graph, labels, known, 3), labels)
+    with other_values(CONSTANTS, walk_rate=1e-9):
+        endless = ends_of_walks(graph, labels, known, 3)
+        others = np.where(known >= 0, known, 0)
+        assert_array_equal(ends_of_walks(graph, others, known, 3), endless)
+
+
+def test_a_cluster_in_which_no_walk_ends_keeps_its_samples(
+    walked: tuple[csr_array, NDArray[np.int64], NDArray[np.int64]],
+) -> None:
+    graph, labels, known = walked
+    labels[1] = 3
+    found = ends_of_walks(graph, labels, known, 4)
+    assert_array_equal(np.flatnonzero(found == 3), [1])
