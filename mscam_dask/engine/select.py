@@ -32,7 +32,7 @@ from mscam_dask.engine.preprocessing_selection import (
 )
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.session import Session
-from mscam_dask.engine.spectrum import PER_CLUSTER, bottom_eigenpairs, spectral_cuts
+from mscam_dask.engine.spectrum import PER_CLUSTER, bottom_eigenpairs, random_minima, spectral_cuts
 from mscam_dask.solvers import choice, spectral_cut
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import UNKNOWN
@@ -233,6 +233,7 @@ class Initialization:
     n_neighbors: int  # k of each sample in it
     spectrum: GraphSpectrum | None  # None if the initial graph has more components than clusters
     best: BestPartition
+    minima: Sequence[Handle] = ()  # of random starts
     view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
@@ -296,14 +297,15 @@ def evaluate_graph(
 ) -> Evaluation:
     """Submit the initialization from a graph: its best spectral cut, or its merged components."""
     views, order, n_clusters = prepared.views, prepared.order, prepared.parameters.n_clusters
-    spectrum = None
+    spectrum, minima = None, []
     if graph.n_components > n_clusters:
         labels = merged_components(stage, views, graph, order, n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
     else:
         spectrum, has_labels = bottom_eigenpairs(stage, graph, prepared), init_labels is not None
+        minima = random_minima(stage, spectrum, prepared)
         partitions = spectral_cuts(
-            stage, spectrum, prepared, init_labels=init_labels, random=True, all_minima=has_labels
+            stage, spectrum, prepared, init_labels=init_labels, minima=minima, all_minima=has_labels
         )
 
     def gathered() -> Initialization:
@@ -314,7 +316,7 @@ def evaluate_graph(
             prepared.scorer.view_agreement(compared_views(prepared.validation_views))
             prepared.scorer.points(prepared.bordered)
         best = best_partition(stage, partitions, scores)
-        return Initialization(prepared, graph, n_neighbors, spectrum, best)
+        return Initialization(prepared, graph, n_neighbors, spectrum, best, minima)
 
     return gathered
 
@@ -328,7 +330,9 @@ def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
     prepared, parameters = start.prepared, start.prepared.parameters
     if start.spectrum is None or is_nearly_perfect(start.best.partition_score, parameters):
         return start
-    partitions = spectral_cuts(stage, start.spectrum, prepared, random=True, all_minima=True)
+    partitions = spectral_cuts(
+        stage, start.spectrum, prepared, minima=start.minima, all_minima=True
+    )
     best = best_partition(stage, partitions, prepared.scores(stage, partitions))
     if not is_better(best.partition_score, start.best.partition_score, parameters):
         return start

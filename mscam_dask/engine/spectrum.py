@@ -265,16 +265,21 @@ def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.f
 # spectral cuts ---------------------------------------------------------------------------------
 
 
-def spectral_cuts(
-    stage: Stage,
-    spectrum: GraphSpectrum,
-    prepared: Prepared,
-    *,
-    init_labels: Handle | None = None,
-    random: bool = False,
-    all_minima: bool = False,
-) -> Handle:
-    """Submit the partitions of a spectral embedding, in the order of the data."""
+def random_minima(stage: Stage, spectrum: GraphSpectrum, prepared: Prepared) -> list[Handle]:
+    """Submit local minima of k-means on a spectral embedding, from random starts."""
+    embedding = stage.attribute(_cut_sample(stage, spectrum, prepared), "embedding")
+    together = SIZES.n_random_starts
+    if prepared.order.n_samples > _FEW_SAMPLES:
+        together = _STARTS_TOGETHER
+    drawn = int(np.random.default_rng(prepared.parameters.seed).integers(2**31))
+    starts = range(SIZES.n_random_starts)
+    return [
+        stage.submit(spectral_cut.random_minima, embedding, drawn, starts[first : first + together])
+        for first in range(0, len(starts), together)
+    ]
+
+
+def _cut_sample(stage: Stage, spectrum: GraphSpectrum, prepared: Prepared) -> Handle:
     order, parameters = prepared.order, prepared.parameters
     n, c = order.n_samples, parameters.n_clusters
     n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, PER_CLUSTER * c))
@@ -283,19 +288,22 @@ def spectral_cuts(
         stage.submit(spectral_cut.sample_vectors, vectors, n_pairs, start, n, n_wanted)
         for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
     ]
-    sample = stage.submit(spectral_cut.cut_sample, samples, spectrum.values, c, n, n_wanted)
-    together = SIZES.n_random_starts if n <= _FEW_SAMPLES else _STARTS_TOGETHER
-    minima = []
-    if random:
-        embedding = stage.attribute(sample, "embedding")
-        drawn = int(np.random.default_rng(parameters.seed).integers(2**31))
-        starts = range(SIZES.n_random_starts)
-        minima = [
-            stage.submit(
-                spectral_cut.random_minima, embedding, drawn, starts[first : first + together]
-            )
-            for first in range(0, len(starts), together)
-        ]
+    return stage.submit(spectral_cut.cut_sample, samples, spectrum.values, c, n, n_wanted)
+
+
+def spectral_cuts(
+    stage: Stage,
+    spectrum: GraphSpectrum,
+    prepared: Prepared,
+    *,
+    init_labels: Handle | None = None,
+    minima: Sequence[Handle] = (),
+    all_minima: bool = False,
+) -> Handle:
+    """Submit the partitions of a spectral embedding, in the order of the data, with the `random_minima` of it."""
+    order = prepared.order
+    n_pairs = prepared.parameters.n_pairs(order.n_samples)
+    sample = _cut_sample(stage, spectrum, prepared)
     started = None
     if init_labels is not None or not all_minima:
         started = stage.submit(started_minima, sample, init_labels, order.order)
@@ -307,7 +315,13 @@ def spectral_cuts(
         ]
         known = stage.submit(spectral_cut.join_known, blocks)
     cuts = stage.submit(
-        spectral_cut.choose_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+        spectral_cut.choose_cuts,
+        sample,
+        started,
+        list(minima),
+        all_minima,
+        known,
+        kind="spectral_cut",
     )
     labels = [
         stage.submit(spectral_cut.extend_rows, vectors, sample, cuts)

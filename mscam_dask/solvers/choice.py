@@ -199,19 +199,26 @@ def best_by_borders(
     most_unexplained = RULES.level * (1.0 - least_share)
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
+        share = explained_share(views, labels)
+        is_larger = share > least_share
+        explains_all = 1.0 - share <= most_unexplained  # case 1
+        if not all(separated):
+            may_be = is_larger or not any(separated)  # cases 2 and 3
+        else:
+            in_nats = share * entropy(labels) > least_share * entropy(partitions[0])
+            may_be = not own.support and is_larger and in_nats  # case 4
+        if not explains_all and not may_be:
+            continue  # borders take most of the time
         found = borders(points, labels, len(own.sizes))
         if not found.support or found.sizes.min() < 2:
             continue
-        share, corrected = explained_share(views, labels), found.of_several(len(partitions) - 1)
+        corrected = found.of_several(len(partitions) - 1)
         all_hold = corrected.p_values.max() <= RULES.level
-        is_better = all_hold and 1.0 - share <= most_unexplained
         if not all(separated):
-            is_better |= share > least_share or (not any(separated) and corrected.support)
-        elif not own.support:
-            in_nats, least_in_nats = share * entropy(labels), least_share * entropy(partitions[0])
+            holds = is_larger or corrected.support
+        else:
             holds = all_hold or (not own.stand.any() and corrected.support)
-            is_better |= share > least_share and in_nats > least_in_nats and holds
-        if is_better:
+        if (explains_all and all_hold) or (may_be and holds):
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.n_supported, are_tested, share, -index))
     return -max(better)[-1] if better else 0
