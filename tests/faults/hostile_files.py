@@ -317,25 +317,6 @@ def workbook(*names: str, cells: str, size: int = 0) -> Hostile:
     return write
 
 
-def opendocument(row: str, *, doctype: str = "", size: int = 0) -> Hostile:
-    spaces = " ".join(f'xmlns:{name}="urn:{name}"' for name in ("office", "table", "text"))
-    table = f"<table:table>{row}</table:table>"
-    return workbook(
-        "content.xml",
-        cells=f"{doctype}<office:document-content {spaces}>{table}</office:document-content>",
-        size=size,
-    )
-
-
-def _cell(content: str = "1", repeated: int = 1) -> str:
-    return (
-        f'<table:table-cell office:value-type="string" table:number-columns-repeated="{repeated}">'
-        f"<text:p>{content}</text:p></table:table-cell>"
-    )
-
-
-_LAUGHS = "".join(f'<!ENTITY e{i + 1} "{f"&e{i};" * 10}">' for i in range(12))
-_BLANKS = '<text:s text:c="2000000000"/>'
 _FAR = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
 
 SHEETS: dict[str, Hostile] = {
@@ -344,21 +325,8 @@ SHEETS: dict[str, Hostile] = {
         "xl/workbook.xml",
         cells=f"<worksheet><sheetData>{_FAR}</sheetData></worksheet>",
     ),
-    "repeated_rows.ods": opendocument(
-        f'<table:table-row table:number-rows-repeated="1048576">{_cell(repeated=16384)}</table:table-row>'
-    ),
-    "far_cell.ods": opendocument(
-        '<table:table-row table:number-rows-repeated="1048575"/>'
-        f'<table:table-row><table:table-cell table:number-columns-repeated="16383"/>{_cell()}</table:table-row>'
-    ),
-    "repeated_blanks.ods": opendocument(f"<table:table-row>{_cell(_BLANKS)}</table:table-row>"),
-    "no_number.ods": opendocument('<table:table-row table:number-rows-repeated="x"/>'),
-    "entities.ods": opendocument(
-        f"<table:table-row>{_cell('&e12;')}</table:table-row>",
-        doctype=f'<!DOCTYPE x [<!ENTITY e0 "ha">{_LAUGHS}]>',
-    ),
-    "bomb.ods": opendocument("", size=350),
-    "truncated.ods": opendocument("<table:table-row>"),
+    "bomb.xlsx": workbook("xl/worksheets/sheet1.xml", "xl/workbook.xml", cells="", size=900),
+    "truncated.xlsx": workbook("xl/worksheets/sheet1.xml", "xl/workbook.xml", cells="<worksheet>"),
 }
 
 HOSTILE: dict[str, Hostile] = {**NUMPY, **MATLAB, **HDF5, **ZARR, **TEXT, **SHEETS}

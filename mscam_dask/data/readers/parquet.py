@@ -8,11 +8,9 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
+from typing import TYPE_CHECKING, Any
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
 from mscam_dask.data.readers.fields import is_number
@@ -112,16 +110,9 @@ def _cell(value: object) -> str:
 
 # first bytes of a zip archive and of a file of Excel before 2007
 _WORKBOOKS = (b"PK", b"\xd0\xcf\x11\xe0")
-# a cell, but of text, with a formula and no value
-_WITHOUT_RESULT = re.compile(
-    rb'<c (?![^>]*t="str")[^>]*?r="(\w+)"[^>]*>\s*<f(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>'
-)
-_ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
 
 # Bytes of memory, measured, for each byte of XML, and for each cell of a sheet, empty ones too.
-_XML_BYTES = {".ods": 25}
-_OTHER_XML_BYTES = 10
-_CELL_BYTES = 40
+_XML_BYTES, _CELL_BYTES = 10, 40
 _FILLED_CELL = re.compile(rb'<(?:\w+:)?c [^>]*?\br="([A-Z]{1,3})(\d+)"[^>]*(?<!/)>(?!</)')
 
 
@@ -133,11 +124,10 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
     import pandas as pd
 
     with unreadable(source, "an Excel workbook"):
-        is_archive = zipfile.is_zipfile(source.file)
-        if is_archive:
+        if zipfile.is_zipfile(source.file):
             with zipfile.ZipFile(source.file) as archive:
                 _check_sizes(source, archive)
-        needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
+        needed = "xlrd" if source.suffix == ".xls" else "'mscam-dask[excel]'"
         with needing(source, needed, "save the sheets as CSV"):
             sheets = pd.read_excel(
                 source.file, sheet_name=None, header=None, dtype=object, na_filter=False
@@ -151,8 +141,6 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             for name, sheet in filled.items()
             if is_one or selection.wants(str(name)) or (sheet == selection.labels).any(axis=None)
         ]
-        if is_archive and source.suffix in (".xlsx", ".xlsm"):
-            _check_formulas(source, wanted if selection.views is not None else sheets)
     if not filled:
         raise DataError(
             f"{source.path} has no cells; a sheet has at least one row for each sample."
@@ -166,17 +154,13 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
 
 
 def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
-    """Refuse sheets that take too much memory: of many cells, with one far from the others, or with repeated ones."""
+    """Refuse sheets that take too much memory: of many cells, or with one far from the others."""
     parts = archive.infolist()
-    factor = _XML_BYTES.get(source.suffix, _OTHER_XML_BYTES)
-    n_bytes = factor * sum(part.file_size for part in parts)
+    n_bytes = _XML_BYTES * sum(part.file_size for part in parts)
     check_size(source, "its sheets", n_bytes)
     shapes = [(0, 0)]
     for part in parts:
-        if part.filename == "content.xml":
-            with archive.open(part) as stream:
-                shapes += _shapes_of_repeated(stream)
-        elif part.filename.endswith(".xml"):
+        if part.filename.endswith(".xml"):
             found = {*_FILLED_CELL.findall(archive.read(part))}
             columns = [
                 functools.reduce(lambda number, letter: 26 * number + letter - 64, letters, 0)
@@ -188,56 +172,11 @@ def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
     check_size(source, f"its sheets, one with {n_rows} rows and {n_columns} columns,", n_bytes)
 
 
-def _shapes_of_repeated(stream: IO[bytes]) -> Iterator[tuple[int, int]]:
-    """Rows and columns of OpenDocument sheets without empty ones at the end; an element may repeat a cell, row or blank."""
-
-    def number(element: ET.Element, what: str) -> int:
-        return next((int(n) for key, n in element.items() if key.endswith(f"}}{what}")), 1)
-
-    n_rows = n_filled_rows = width = n_blanks = 0
-    for _, element in ET.iterparse(stream):
-        name = element.tag.rpartition("}")[2]
-        if name == "s":
-            n_blanks += number(element, "c")
-        elif name == "table-row":
-            n_columns = n_filled = 0
-            for cell in element:
-                n_columns += number(cell, "number-columns-repeated")
-                if any(key.endswith("}value-type") for key in cell.attrib):
-                    n_filled = n_columns
-            n_rows += number(element, "number-rows-repeated")
-            width, n_filled_rows = max(width, n_filled), n_rows if n_filled else n_filled_rows
-            element.clear()
-        elif name == "table":
-            yield n_filled_rows, width
-            yield 1, n_blanks
-            n_rows = n_filled_rows = width = n_blanks = 0
-
-
 def _cell_of_sheet(value: object, *, decimal: str) -> str:
     """A cell as text, with a point in text that is a number with this decimal mark."""
     text = _cell(value)
     is_comma = decimal != "." and isinstance(value, str) and is_number(text.strip(), decimal)
     return text.replace(decimal, ".") if is_comma else text
-
-
-def _check_formulas(source: Source, names: Collection[str]) -> None:
-    """Refuse formulas whose results the program that wrote the sheets did not store: they would be empty cells."""
-    from openpyxl.reader.workbook import WorkbookParser
-
-    with zipfile.ZipFile(source.file) as archive:
-        parser = WorkbookParser(archive, "xl/workbook.xml")
-        parser.parse()
-        for sheet, part in parser.find_sheets():
-            cells = (
-                _WITHOUT_RESULT.findall(archive.read(part.target)) if sheet.name in names else []
-            )
-            if cells:
-                raise DataError(
-                    f"{source.path}, sheet {sheet.name!r} has {len(cells)} formulas without stored results, the first in "
-                    f"cell {cells[0].decode()}. Open the file in Excel or LibreOffice and save it, which stores them, save "
-                    "the sheets as CSV, or name the other sheets as views (--view NAME)."
-                )
 
 
 def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> Table:

@@ -67,7 +67,7 @@ FORMATS: tuple[Format, ...] = (
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
     Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), arrow_tables),
     Format("Feather (.feather, .arrow)", _ends_with(".feather", ".arrow"), arrow_tables),
-    Format("Excel (.xlsx, .xls, .ods)", _ends_with(".xlsx", ".xlsm", ".xls", ".ods"), excel_tables),
+    Format("Excel (.xlsx, .xlsm, .xls)", _ends_with(".xlsx", ".xlsm", ".xls"), excel_tables),
     Format("AnnData (.h5ad)", _ends_with(".h5ad"), read_omics),
     Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
