@@ -17,13 +17,7 @@ import pytest
 
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.results import SCORES, Limits
-from mscam_dask.benchmark.trial import (
-    Trial,
-    fit_trial,
-    run_trial,
-    run_trials,
-    server_of_thread,
-)
+from mscam_dask.benchmark.trial import Trial, fit_trial, run_trial, run_trials, server_of_thread
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor

@@ -18,13 +18,7 @@ from mscam_dask.engine.executors._process import PinnedBlas
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from tests.clusters import local_client
-from tests.contracts.executor_contract import (
-    ExecutorContract,
-    current_thread,
-    late,
-    ramp,
-    value,
-)
+from tests.contracts.executor_contract import ExecutorContract, current_thread, late, ramp, value
 from tests.processes import wait_until
 
 

@@ -12,9 +12,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.preprocessing_selection import (
-    select_view_settings,
-)
+from mscam_dask.engine.preprocessing_selection import select_view_settings
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings

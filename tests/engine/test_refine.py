@@ -21,11 +21,7 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.views import learn_metrics
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import PartitionScore
-from mscam_dask.types.events import (
-    FitFinished,
-    IterationFinished,
-    RefinementFinished,
-)
+from mscam_dask.types.events import FitFinished, IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import RULES

@@ -19,9 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.scores import (
-    reference_graphs_of_view,
-)
+from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.estimators._inputs import views_to_predict

@@ -6,11 +6,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.neighbor_information import neighbor_votes
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.solvers.preprocessing import (
-    Choice,
-    choose_view_settings,
-    uninformative_views,
-)
+from mscam_dask.solvers.preprocessing import Choice, choose_view_settings, uninformative_views
 
 
 def lists_of(rows: NDArray[np.float64], k: int = 6) -> NDArray[np.int64]:

@@ -23,10 +23,7 @@ from mscam_dask.monitor.report.figures import (
     line_chart,
     scatter,
 )
-from mscam_dask.monitor.report.page import (
-    confusion,
-    separation_rows,
-)
+from mscam_dask.monitor.report.page import confusion, separation_rows
 from mscam_dask.plot.pictures import (
     contracted_graph,
     draw_curves,

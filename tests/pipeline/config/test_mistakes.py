@@ -9,12 +9,7 @@ import pytest
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.read_config import read_config
-from mscam_dask.pipeline.toml_document import (
-    MAX_BYTES,
-    Override,
-    parse_override,
-    read_document,
-)
+from mscam_dask.pipeline.toml_document import MAX_BYTES, Override, parse_override, read_document
 from tests.messages import quotes, raises
 
 VALUES_OF_THE_WRONG_TYPE = """\
