@@ -71,9 +71,7 @@ def test_numbers_stand_beside_the_papers_and_names_from_data_are_text() -> None:
     assert "default-src 'none'" in page
 
 
-def test_the_selected_point_of_a_sweep_comes_first_and_accuracies_of_all_data_are_in_one_table() -> (
-    None
-):
+def test_the_selected_point_of_a_sweep_comes_first_and_all_data_are_in_one_table() -> None:
     whole = record()
     first = text_of(experiment_page(replace(whole, curves=()), ()))[:200]
     assert re.search(quotes("handwritten", "\u03b1 = 1", "λ = 0.1", 0.75, 0.25, 0.8), first)

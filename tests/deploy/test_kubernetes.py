@@ -210,9 +210,7 @@ def test_pods_have_limits_and_accounts_without_rights_and_speak_tls() -> None:
         assert keys == {value[5:] for value in env.values() if value.startswith("/tls/")}
 
 
-def test_the_operator_is_installed_at_the_version_of_its_values_and_may_list_what_it_looks_for() -> (
-    None
-):
+def test_the_operator_is_of_the_version_of_its_values_and_may_list_what_it_looks_for() -> None:
     (installed,) = re.findall(r"--version (\S+)", PAGE)
     values = (DEPLOY / "helm-values.yaml").read_text()
     assert re.findall(r"version (\d+\.\d+\.\d+)", values) == [installed]

@@ -45,29 +45,33 @@ def candidates(model: str = "mscam", **more: Any) -> list[Parameters]:
     ]
 
 
-@pytest.mark.parametrize(("model", "share"), [("mscam", 0.0), ("mscan", 0.0), ("mscam", 0.3)])
-def test_every_state_leads_to_the_same_end(model: str, share: float) -> None:
-    """Also where samples are absent from views."""
-    views, asked = data(absent=share), candidates(model, max_iter=5)
+KNOWN = np.where(np.arange(150) < 100, np.arange(150) % 3, -1)
+
+
+@pytest.mark.parametrize(
+    ("views", "asked", "given"),
+    [
+        (data(), candidates(max_iter=5), {}),
+        (data(), candidates("mscan", max_iter=5), {}),
+        (data(absent=0.3), candidates(max_iter=5), {}),
+        (data(800, spread=0.5), candidates(max_iter=2, exact_samples=400)[:1], {}),
+        (data(), candidates(max_iter=1)[:1], {"init_labels": KNOWN}),
+        (data(), candidates(max_iter=1)[:1], {"known": KNOWN}),
+    ],
+    ids=["mscam", "mscan", "absent samples", "large data", "earlier labels", "known labels"],
+)
+def test_every_state_leads_to_the_same_end(
+    views: MultiViewData, asked: list[Parameters], given: dict[str, Any]
+) -> None:
     memory = Memory()
-    whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
-    assert bits(whole) == bits(run_fit(views, asked, SerialExecutor()))
-    assert len(memory.saved) == len(whole.history) + 1  # and one after the selection
+    whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, **given)
+    assert bits(whole) == bits(run_fit(views, asked, SerialExecutor(), **given))
+    assert len(memory.saved) == len(whole.history) + 1 > 1  # and one after the selection
     for index, snapshot in enumerate(memory.saved):
         again = Memory(snapshot)
-        assert bits(run_fit(views, asked, SerialExecutor(), checkpoint_store=again)) == bits(whole)
+        resumed = run_fit(views, asked, ThreadExecutor(2), checkpoint_store=again, **given)
+        assert bits(resumed) == bits(whole)
         assert len(again.saved) == len(whole.history) - index  # nothing is done twice
-
-
-def test_every_state_of_large_data_leads_to_the_same_end() -> None:
-    views = data(800, spread=0.5)
-    asked = candidates(max_iter=2, exact_samples=400)[:1]
-    memory = Memory()
-    whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
-    assert len(memory.saved) == len(whole.history) + 1 == 3
-    for snapshot in memory.saved:
-        again = run_fit(views, asked, ThreadExecutor(2), checkpoint_store=Memory(snapshot))
-        assert bits(again) == bits(whole)
 
 
 def test_the_warm_start_of_the_eigensolver_is_part_of_the_state() -> None:
@@ -122,7 +126,6 @@ def test_the_data_are_digested_once() -> None:
     assert Counted.n_digests == 2
 
 
-KNOWN = np.where(np.arange(150) < 100, np.arange(150) % 3, -1)
 TRIED = tuple(ViewSettings("unit", alpha) for alpha in (10.0, 1.0))
 CHOICES = Choices(TRIED, initial_graph=True, n_clusters=True, may_exclude_views=True)
 
@@ -159,13 +162,6 @@ def test_the_state_of_another_fit_is_refused(
     state = first_state(**before)
     with pytest.raises(ConfigurationError, match=quotes(*named)):
         resume(Memory(state), **now)
-
-
-@pytest.mark.parametrize("argument", ["init_labels", "known"])
-def test_a_fit_that_began_with_labels_resumes(argument: str) -> None:
-    given, memory = {argument: KNOWN}, Memory()
-    whole = resume(memory, **given)
-    assert bits(resume(Memory(memory.saved[-1]), **given)) == bits(whole)
 
 
 def without_labels(snapshot: Checkpoint) -> Checkpoint:

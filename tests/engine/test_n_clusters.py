@@ -251,9 +251,7 @@ def settings() -> list[Parameters]:
     ]
 
 
-def test_views_that_are_right_one_by_one_are_found_from_their_own_graphs_if_these_are_ahead() -> (
-    None
-):
+def test_views_that_are_right_one_by_one_are_found_from_their_own_graphs() -> None:
     views, labels = moons(3)
     solution = run_fit(as_multi_view(views), settings(), SerialExecutor(), choices=EITHER)
     assert [one.initial_graph for one in solution.settings] == ["mean", "mean", "mixed"]

@@ -132,9 +132,7 @@ def test_samples_that_a_view_lacks_count_for_no_agreement(share: float) -> None:
     assert apart <= 3
 
 
-def test_independent_partitions_of_two_views_are_no_agreement_however_few_samples_a_cluster_has() -> (
-    None
-):
+def test_independent_partitions_of_two_views_are_no_agreement_of_small_clusters() -> None:
     rng = np.random.default_rng(0)
     views = of_views(random_graph(160, 0), random_graph(160, 1))
     agree = 0

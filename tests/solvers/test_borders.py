@@ -173,9 +173,7 @@ def test_a_value_of_one_column_has_no_border(draw: Callable[..., Array]) -> None
         assert largest_p_value(as_points(rows), labels) > 0.05
 
 
-def test_values_of_several_columns_have_a_border_and_a_column_does_not_hide_that_of_the_others() -> (
-    None
-):
+def test_values_of_several_columns_have_a_border_that_one_column_does_not_hide() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=300)
     bits = (rng.random((300, 20)) < np.where(labels[:, None] == 1, 0.9, 0.1)).astype(np.float64)

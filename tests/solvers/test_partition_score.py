@@ -326,9 +326,7 @@ def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of
     assert best(points, [first, apart], graphs(many), 2) == 1
 
 
-def test_clusters_that_views_separate_give_way_to_one_with_all_borders_that_neighbors_explain_better() -> (
-    None
-):
+def test_clusters_that_views_separate_give_way_to_borders_that_neighbors_explain_better() -> None:
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1, 2], (200, 100, 40))
     gradient = rng.normal(size=340)  # in all views
@@ -369,9 +367,7 @@ def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_take
     assert best(points, [halves, small, large, labels], graphs(small), 3) == 3
 
 
-def test_a_candidate_that_neighbors_explain_nearly_completely_takes_the_place_of_a_supported_one() -> (
-    None
-):
+def test_a_candidate_that_neighbors_explain_nearly_completely_is_taken() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(400, 6))
     rows[:, 0] += 12.0 * (np.arange(400) % 2)

