@@ -21,7 +21,7 @@ from mscam_dask.pipeline.stored_run import compare_runs, list_runs
 from tests.cli.conftest import Call, numbers
 from tests.messages import quotes
 from tests.omics import anndata_of, writable_text
-from tests.pipeline.runs import rewritten
+from tests.pipeline.runs import QUIET, THREE, rewritten, write_tiny
 from tests.synthetic import gaussian_views, save_npz, three_subspaces
 
 
@@ -131,15 +131,12 @@ def test_a_comparison_has_settings_scores_and_agreement(three_runs: Path, call: 
 
 
 def test_agreement_is_on_common_samples(here: Path, call: Call) -> None:
-    Path("t.toml").write_text(
-        "[data]\nsource = 't.csv'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
-        "[report]\nenabled = false\n"
-    )
+    write_tiny(here, QUIET, data="source = 't.csv'", clusters=THREE.replace("3", "2", 1))
     for name, ids, side in (("a", range(40), 1), ("b", range(30, 60), 1), ("c", range(90, 130), 0)):
         kind = np.array([i % 2 if side else i // 20 % 2 for i in ids])
         table = {"id": [f"s{i}" for i in ids], "x": 10 * kind + np.array(ids) % 7 / 7, "y": kind}
         pd.DataFrame(table).to_csv("t.csv", index=False)
-        assert call("run", "t.toml", "--in-process", "-o", f"runs/{name}").exit_code == 0
+        assert call("run", "tiny.toml", "-o", f"runs/{name}").exit_code == 0
     runs, _ = list_runs(Path("runs"))
     compared = compare_runs(runs)
     assert compared.n_common == ((40, 10, 0), (10, 30, 0), (0, 0, 40))
@@ -173,22 +170,19 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
     def write(rows: np.ndarray) -> None:
         pd.DataFrame(rows, [f"s{i}" for i in range(60)]).to_csv("d.csv", index_label="id")
 
-    Path("d.toml").write_text(
-        "[data]\nsource = 'd.csv'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
-        "[report]\nenabled = false\n[incremental]\nenabled = true\nmax_drift = 0.3\n"
-    )
+    drifts = "[incremental]\nenabled = true\nmax_drift = 0.3\n"
+    write_tiny(here, f"{QUIET}{drifts}", data="source = 'd.csv'")
     write(view)
-    assert call("run", "d.toml", "--in-process").exit_code == 0
+    assert call("run", "tiny.toml").exit_code == 0
     write(view[np.argsort(labels, kind="stable")])
-    allowed = ("run", "d.toml", "--in-process", "--set", "incremental.max_drift=0.99")
-    result = call("run", "d.toml", "--in-process")
+    result = call("run", "tiny.toml")
     assert result.exit_code == EXIT_DRIFT == 6, result.output
     (last,) = [run for run in list_runs(Path("runs"))[0] if run.record.drift is not None]
     assert last.record.drift.share_moved > 0.3
     assert last.state == "finished"
     assert f"{last.record.drift.share_moved:.1%}" in result.stdout
-    assert call("run", "d.toml", "--in-process").exit_code == EXIT_DRIFT  # nothing to do
-    repeated = call(*allowed)
+    assert call("run", "tiny.toml").exit_code == EXIT_DRIFT  # nothing to do
+    repeated = call("run", "tiny.toml", "--set", "incremental.max_drift=0.99")
     assert repeated.exit_code == 0
     assert "reused" in repeated.stderr
 
@@ -207,11 +201,9 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     np.savez("new.npz", rna=views["rna"][~old], protein=views["protein"][~old])
     Path("batches.csv").write_text("\n".join(np.array(["day1", "day2"])[batch[old]]))
     Path("later.csv").write_text("day3\n" * np.count_nonzero(~old))
-    Path("run.toml").write_text(
-        '[data]\nsource = "old.npz"\nbatches = "batches.csv"\n[cluster]\nn_clusters = 3\n'
-        "[report]\nenabled = false\n"
-    )
-    made = call("run", "run.toml", "--in-process", "-o", "runs/b")
+    data = "source = 'old.npz'\nbatches = 'batches.csv'"
+    write_tiny(here, QUIET, data=data, clusters="[cluster]\nn_clusters = 3\n")
+    made = call("run", "tiny.toml", "-o", "runs/b")
     assert made.exit_code == 0, made.output
     model, record = load_run("runs/b"), RunDirectory(here / "runs" / "b").read_record()
     assert adjusted_rand_index(kind[old], model.labels_) == 1.0
@@ -256,11 +248,9 @@ def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> Non
     else:
         column = column.dropna() if form == "known samples only" else column
         column.iloc[::-1].to_csv(place, index_label="id")
-    Path("run.toml").write_text(
-        f'[data]\nsource = "{source}"\npartial_labels = "{place}"\n[cluster]\nn_clusters = 3\n'
-        "[report]\nenabled = false\n"
-    )
-    result = call("run", "run.toml", "--in-process", "-o", "runs/k")
+    data = f"source = '{source}'\npartial_labels = '{place}'"
+    write_tiny(here, QUIET, data=data, clusters="[cluster]\nn_clusters = 3\n")
+    result = call("run", "tiny.toml", "-o", "runs/k")
     assert result.exit_code == 0, result.output
     screen = " ".join(result.output.split())
     assert "30 of 120 samples have a known label: x (1" in screen

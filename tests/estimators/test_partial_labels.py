@@ -112,15 +112,7 @@ def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     assert_array_equal(fit(data, "type", **SHORT).labels_, given.labels_)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        SHORT,
-        FIXED,
-        {"estimator": MSCAN},
-    ],
-    ids=["paper", "fixed", "mscan"],
-)
+@pytest.mark.parametrize("options", [SHORT, FIXED, {"estimator": MSCAN}])
 def test_known_labels_hold_with_given_settings_and_in_mscan(options: dict[str, Any]) -> None:
     views, _, known = draw()
     assert_kept(fit(views, known, **options).labels_, known)
@@ -195,16 +187,6 @@ def test_metadata_routing() -> None:
         ([row % 3 for row in range(N)], C, ConfigurationError, (C, 3)),
         ([0, "a", *[-1] * (N - 2)], C, DataError, ("several types",)),
         ("type", C, DataError, ("no AnnData",)),
-    ],
-    ids=[
-        "length",
-        "none",
-        "no-text",
-        "more-classes",
-        "a-class-unknown",
-        "all-known",
-        "mixed",
-        "name",
     ],
 )
 def test_unusable_labels(

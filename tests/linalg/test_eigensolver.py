@@ -28,29 +28,15 @@ from mscam_dask.solvers.graph_update import select_neighbors
 
 def random_graph(n: int, degree: float, seed: int) -> csr_array[np.float64]:
     rng = np.random.default_rng(seed)
-    graph: csr_array[np.float64] = csr_array(
-        random_array((n, n), density=degree / n, rng=rng, dtype=np.float64)
-    )
-    return graph
+    return csr_array(random_array((n, n), density=degree / n, rng=rng))
 
 
 def path_graph(n: int) -> csr_array[np.float64]:
-    vertices = np.arange(n - 1)
-    graph: csr_array[np.float64] = csr_array(
-        (np.ones(n - 1), (vertices, vertices + 1)), shape=(n, n)
-    )
-    return graph
+    return csr_array(np.eye(n, k=1))
 
 
 def complete_graph(n: int) -> csr_array[np.float64]:
-    graph: csr_array[np.float64] = csr_array(np.ones((n, n)) - np.eye(n))
-    return graph
-
-
-def star_graph(n: int) -> csr_array[np.float64]:
-    entries = (np.zeros(n - 1, dtype=np.int64), np.arange(1, n))
-    graph: csr_array[np.float64] = csr_array((np.ones(n - 1), entries), shape=(n, n))
-    return graph
+    return csr_array(np.ones((n, n)) - np.eye(n))
 
 
 def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
@@ -62,12 +48,11 @@ def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
         last = csr_array(([float(name == "ring")], ([0], [n - 1])), shape=(n, n))
         return csr_array(path_graph(n) + last)
     if name == "star":  # the second smallest eigenvalue n - 2 times
-        return star_graph(n)
+        return csr_array(np.eye(1, n).T @ np.ones((1, n)) * (np.arange(n) > 0))
     if name == "complete":
         return complete_graph(n)
     # cliques that hang together by a thread: eigenvalues near 1e-10, then a wall
-    cliques: csr_array[np.float64] = csr_array(block_diag([complete_graph(20)] * (n // 20)))
-    return csr_array(cliques + 1e-9 * path_graph(n))
+    return csr_array(block_diag([complete_graph(20)] * (n // 20)) + 1e-9 * path_graph(n))
 
 
 def neighbor_graph(points: NDArray[np.float64], k: int = 9) -> csr_array[np.float64]:
@@ -117,7 +102,7 @@ def test_small_graphs(n: int, degree: float, seed: int, data: st.DataObject) -> 
 
 def test_zero_has_exactly_the_multiplicity_of_the_components() -> None:
     parts = [path_graph(size) for size in (50, 70, 90, 110)]
-    graph: csr_array[np.float64] = csr_array(block_diag(parts))
+    graph = csr_array(block_diag(parts))
     order = np.random.default_rng(0).permutation(320)
     L = laplacian(csr_array(graph[order][:, order]))
     count, labels = connected_components(L)
