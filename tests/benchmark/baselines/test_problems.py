@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -23,10 +22,8 @@ from mscam_dask.benchmark.baselines.self_representation import (
 from mscam_dask.benchmark.baselines.simplex_graphs import (
     MLAN,
     SMVSC,
-    adaptive_neighbor_weights_global,
     project_rows_to_simplex,
     simplex_least_squares,
-    simplex_step,
 )
 from mscam_dask.benchmark.baselines.spectral import (
     MMSC,
@@ -72,20 +69,22 @@ def test_the_view_step_solves_the_sylvester_equation(width: int) -> None:
         np.testing.assert_allclose(Z, scipy.linalg.solve_sylvester(gram, coupling, gram), atol=1e-8)
 
 
-def test_the_objective_never_rises() -> None:
-    views, _ = gaussian_views(1, n_samples=60, spread=1.0)
-    model = DiMSC(3, diversity=20.0, tol=1e-6, max_iter=3000, random_state=0).fit(views)
-    assert len(model.objective_) >= 3
-    assert (np.diff(model.objective_) <= 1e-9 * model.objective_[0]).all()
-    assert model.objective_[-1] < 0.99 * model.objective_[0]  # what is alike in the views costs
-
-
-def test_the_objective_never_falls() -> None:
-    views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
-    model = CoReg(4, consensus_weight=0.05, tol=1e-9, max_iter=500, random_state=0).fit(views)
-    assert (np.diff(model.objective_) >= -1e-9).all()
-    U = model.consensus_embedding_
-    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)
+@pytest.mark.parametrize(
+    ("model", "direction"),
+    [
+        (DiMSC(4, diversity=20.0, tol=1e-6, max_iter=3000, random_state=0), -1),
+        (CoReg(4, consensus_weight=0.05, tol=1e-9, max_iter=500, random_state=0), 1),
+        (SMVSC(4, simplex_step="objective", start="random", tol=1e-7, random_state=0), -1),
+    ],
+    ids=["DiMSC", "CoReg", "SMVSC"],
+)
+def test_the_objective_is_monotone(model: Any, direction: int) -> None:
+    # one view has fewer columns than SMVSC has anchors: it is completed by columns of zeros
+    views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0, dims=(2, 9, 20))
+    values = direction * np.array(model.set_params(max_iter=3000).fit(views).objective_)
+    assert len(values) >= 3
+    assert (np.diff(values) >= -1e-9 * abs(values[0])).all()
+    assert values[-1] - values[0] > 0.001 * abs(values[0])
 
 
 def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:
@@ -181,57 +180,11 @@ def test_rows_meet_the_optimality_conditions(alpha: float) -> None:
     assert np.abs((gradient - lowest) * rows).max() <= 1e-6
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_the_objective_never_rises_with_its_ownsimplex_step(seed: int) -> None:
-    # dims below the number of anchors too: the view is completed by zero columns
-    views, _ = gaussian_views(seed, n_samples=80, n_clusters=4, dims=(2, 9, 20))
-    model = SMVSC(
-        4, simplex_step="objective", start="random", tol=1e-7, max_iter=2000, random_state=seed
-    ).fit(views)
-    steps = np.diff(model.objective_)
-    assert len(steps) >= 2
-    assert (steps <= 1e-9 * model.objective_[0]).all()
-
-
-def test_the_closed_form_is_the_solution_of_the_quadratic_programme() -> None:
-    rng = np.random.default_rng(1)
-    views = tuple(rng.standard_normal((5, d)) for d in (6, 8))
-    weights = np.array([0.3, 0.7])
-    m = 4
-    loadings = [np.linalg.qr(rng.standard_normal((d, m)))[0] for d in (6, 8)]
-    factors = weights**2 / (np.sum(weights**2) + 1.0)
-    Z = simplex_step(views, loadings, factors)
-
-    def cost(row: int, z: np.ndarray) -> float:
-        terms = [
-            w**2 * np.sum((X[row] - B @ z) ** 2)
-            for w, X, B in zip(weights, views, loadings, strict=True)
-        ]
-        return float(np.sum(terms) + z @ z)
-
-    for row in range(5):
-        found = scipy.optimize.minimize(
-            functools.partial(cost, row),
-            np.full(m, 1 / m),
-            bounds=[(0, None)] * m,
-            constraints=scipy.optimize.LinearConstraint(np.ones(m), 1.0, 1.0),
-            options={"ftol": 1e-14},
-        )
-        np.testing.assert_allclose(Z[row], found.x, atol=1e-5)
-        assert cost(row, Z[row]) <= found.fun + 1e-10
-
-
 matrices = arrays(
     np.float64,
     array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8),
     elements=st.floats(-10, 10, allow_subnormal=False),
 )
-
-sorted_distances = arrays(
-    np.float64,
-    st.tuples(st.integers(1, 6), st.integers(2, 9)),
-    elements=st.one_of(st.floats(0, 100, allow_subnormal=False), st.integers(0, 3).map(float)),
-).map(lambda d: np.sort(d, axis=1))
 
 
 class TestProjection:
@@ -245,13 +198,3 @@ class TestProjection:
         residual = rows - a
         at_vertices = residual - np.sum(residual * a, axis=1, keepdims=True)
         assert at_vertices.max() <= 1e-12
-
-
-class TestGlobalWidth:
-    @given(sorted_distances, st.floats(0.01, 100))
-    def test_optimality_conditions_of_eq_31(self, d: NDArray[np.float64], width: float) -> None:
-        a = adaptive_neighbor_weights_global(d, width)
-        gradient = d + 2 * width * a
-        level = gradient.min(axis=1, keepdims=True)
-        assert_allclose(a.sum(axis=1), 1.0, rtol=1e-13)
-        assert ((gradient - level) * a <= 1e-11 * (d[:, -1:] + width)).all()
