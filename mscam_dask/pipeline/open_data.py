@@ -150,7 +150,7 @@ def sample_column(
     Missing values are NaN, None, -1 or empty text.
     """
     if place.is_file():
-        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=True)
+        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=True, what=key)
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(

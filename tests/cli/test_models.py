@@ -218,7 +218,7 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
         "row,batch\n" + "".join(f"{row},day3\n" for row in range(len(found)))
     )
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
-    assert "later.csv: labels by row." in result.stderr
+    assert "later.csv: batches by row." in result.stderr
     assert call("predict", "runs/b", "new.npz").exit_code == 3
     Path("later.csv").write_text(Path("later.csv").read_text().replace("1,day3", "1,", 1))
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")

@@ -265,13 +265,22 @@ def test_rows_that_look_like_features_are_told_to_be_samples(
     assert any("--samples-in columns" in note for note in notes) == is_told
 
 
-def test_rows_counted_from_0_and_from_1_are_matched_by_row(tmp_path: Path) -> None:
-    files = {
-        "a.csv": csv_of(A.reset_index(drop=True), ""),
-        "b.csv": csv_of(B.set_axis(range(1, 13)), ""),
-    }
-    known = A.reset_index(drop=True), B.reset_index(drop=True)
-    assert read(tmp_path, files, known) == "right"
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows_counted_from_0_and_from_1_are_the_same_or_moved_by_one(
+    tmp_path: Path, first: int
+) -> None:
+    """Row numbers of pandas and R, or of one table without its last row and without its first."""
+    own, other = A.set_axis(range(first, 12 + first)), B.set_axis(range(1 - first, 13 - first))
+    files = {"a.csv": csv_of(own, ""), "b.csv": csv_of(other, "")}
+    known = own.reset_index(drop=True), other.reset_index(drop=True)
+    found = read(tmp_path, files, known)
+    assert re.match(quotes("refused", "a.csv", "b.csv", "--id-column none"), found), found
+    assert read(tmp_path, files, known, id_column=False) == "right"
+    shared = range(1, 12)
+    files = [tmp_path / name for name in files]
+    done = ingest([Source(f, id_column=0) for f in files], tmp_path / "t", join="inner")
+    assert open_store(tmp_path / "t").sample_ids == tuple(map(str, shared))
+    assert done.n_samples == len(shared)
 
 
 def test_decimals_are_features_beside_ids_and_behind_other_features(tmp_path: Path) -> None:

@@ -134,8 +134,6 @@ def check_decimal(dialect: Dialect, where: str) -> str:
             f"{where}: the point in {marked[0]!r} may mark decimals or thousands: a column has such numbers and whole ones. "
             "Set decimal='.' (--decimal), or write numbers without separators of thousands."
         )
-    if dialect.delimiter != ";":
-        return ""
     return f"{where}: the point in {marked[0]!r} taken as decimal mark; leave it out if it separates thousands."
 
 

@@ -36,9 +36,14 @@ _SHOWN = 3
 
 
 def labels_of_file(
-    file: Path, sample_ids: tuple[str, ...] | None, n_samples: int, *, may_be_missing: bool = False
+    file: Path,
+    sample_ids: tuple[str, ...] | None,
+    n_samples: int,
+    *,
+    may_be_missing: bool = False,
+    what: str = "labels",
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Labels (n,) of a separate file, by sample id if it has ids, else row by row, and notes.
+    """Labels (n,) of a separate file, by sample id if it has ids, else row by row, and notes on `what` they are.
 
     Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
     """
@@ -50,14 +55,14 @@ def labels_of_file(
         if labels.shape == (n_samples + 1,):
             counts = Counter(labels[1:].tolist())
             if labels[0] not in counts and 1 not in counts.values():
-                notes = [f"{file}: first line {labels[0]} taken as the name of the labels."]
+                notes = [f"{file}: first line {labels[0]} taken as the name of the {what}."]
                 labels = labels[1:]
         if sample_ids is not None:
-            notes.append(f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.")
+            notes.append(f"{file}: no sample ids; the {what} begin with that of {sample_ids[0]!r}.")
         return labels, tuple(notes)
     if sample_ids is None:
         if are_counted(ids, in_order=False):  # of a run, or row numbers of R
-            return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: labels by row.",)
+            return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: {what} by row.",)
         raise DataError(
             f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
             "order of the rows, or name the column of ids in the data (--id-column)."
@@ -81,7 +86,7 @@ def labels_of_file(
     n_others = len(ids) - len(sample_ids) + len(missing)
     others = f", {n_others} of other samples left out" if n_others else ""
     labels = np.append(labels, np.nan if labels.dtype.kind == "f" else "")  # that of place -1
-    return labels[places], (f"{file}: labels matched by sample id{others}.",)
+    return labels[places], (f"{file}: {what} matched by sample id{others}.",)
 
 
 def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:

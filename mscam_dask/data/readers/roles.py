@@ -146,7 +146,11 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
         and len({*map(len, numbers)}) == 1
         and all(map(are_counted, numbers))
     ):
-        return [None] * len(found)  # row i, counted from 0 and from 1
+        raise DataError(
+            f"{' and '.join(table.where for table, _ in tables)} number their rows, some from 0 and some from 1. Set "
+            "id_column=False (--id-column none) if row i is the same sample in all, or id_column=0 (--id-column 0) if each "
+            "number is."
+        )
     _check_agreement(tables, found)
     return found
 

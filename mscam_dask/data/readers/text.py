@@ -98,9 +98,11 @@ def _is_gct(above: list[str]) -> bool:
 def _check_kind(where: str, lines: list[str]) -> None:
     """Refuse what is no text, or no table."""
     if any("\0" in line for line in lines[:2]):
+        n_bits = 32 if 2 * lines[0].count("\0") > len(lines[0]) else 16
+        order = "be" if lines[0].startswith("\0") else "le"
         raise DataError(
-            f"{where} has NUL characters, as UTF-16 without a byte order mark has. Convert the file (iconv -f utf-16le -t "
-            "utf-8 FILE)."
+            f"{where} has NUL characters, as UTF-{n_bits} without a byte order mark has. Convert the file (iconv -f "
+            f"utf-{n_bits}{order} -t utf-8 FILE)."
         )
     if lines and _OF_OTHERS.match(lines[0]):
         raise DataError(

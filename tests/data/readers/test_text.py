@@ -263,6 +263,18 @@ def test_the_first_bad_field_is_named(tmp_path: Path) -> None:
         read(write(tmp_path, f"a,b\n{rows}1,2\n3,?\n1,!\n"))
 
 
+@pytest.mark.parametrize("n_bits", [16, 32])
+@pytest.mark.parametrize("order", ["", "-le", "-be"])
+def test_wide_characters_need_a_byte_order_mark(tmp_path: Path, n_bits: int, order: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("id,a,b\np,1,2\nq,3,5\n".encode(f"utf-{n_bits}{order}"))
+    if order:
+        with raises(DataError, "a.csv", f"utf-{n_bits}{order[1:]}"):
+            table(path)
+    else:
+        assert table(path)[0] == [[1, 2], [3, 5]]
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "table.dat"
     path.write_text("größe\n1\n", encoding="latin1")
@@ -345,11 +357,13 @@ def test_commas_that_separate_numbers_and_those_that_mark_decimals(
     assert table(Source(write(tmp_path, text), id_column=False))[0] == expected
 
 
+@pytest.mark.parametrize("mark", [";", ",", "\t"])
 @pytest.mark.parametrize(("numbers", "is_told"), [("1.100;2.250", True), ("0.125;2.250", False)])
 def test_points_that_may_separate_thousands_are_told(
-    tmp_path: Path, numbers: str, is_told: bool
+    tmp_path: Path, numbers: str, is_told: bool, mark: str
 ) -> None:
-    found, loaded = table(write(tmp_path, "id;a;b\n" + "".join(f"p{k};{numbers}\n" for k in "qr")))
+    text = "id;a;b\n" + "".join(f"p{k};{numbers}\n" for k in "qr")
+    found, loaded = table(write(tmp_path, text.replace(";", mark)))
     assert found == [[float(number) for number in numbers.split(";")]] * 2
     assert any("thousands" in note for note in loaded.notes) == is_told
 
