@@ -510,3 +510,20 @@ def test_arrays_of_objects_are_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text(csv_of(B))
     with raises(DataError, "y.npy", "Python objects", "astype(str)"):
         ingest(tmp_path / "b.csv", tmp_path / "s.zarr", labels=tmp_path / "y.npy")
+
+
+@pytest.mark.parametrize(
+    "form", ["{} Intensity,{} Spectral Count", "MS/MS count {},LFQ intensity {}", "{},{}_TPM"]
+)
+def test_several_columns_for_a_sample_are_no_samples(tmp_path: Path, form: str) -> None:
+    forms = form.split(",")
+    wide = pd.concat(
+        [A.T.add_prefix("x").set_axis([f.format(n) for n in A.index], axis=1) for f in forms],
+        axis=1,
+    )
+    files = {"a.csv": csv_of(wide, "Protein IDs")}
+    found = read(tmp_path, files, (A,), samples_in="columns")
+    assert re.match(quotes("refused", *(f.format("P01") for f in forms)), found), found
+    one = {"a.csv": csv_of(wide.iloc[:, : len(A)], "Protein IDs")}
+    known = A.set_axis([forms[0].format(n) for n in A.index])
+    assert read(tmp_path, one, (known,), samples_in="columns") == "right"

@@ -277,8 +277,8 @@ def test_rows_counted_from_0_and_from_1_are_the_same_or_moved_by_one(
     assert re.match(quotes("refused", "a.csv", "b.csv", "--id-column none"), found), found
     assert read(tmp_path, files, known, id_column=False) == "right"
     shared = range(1, 12)
-    files = [tmp_path / name for name in files]
-    done = ingest([Source(f, id_column=0) for f in files], tmp_path / "t", join="inner")
+    sources = [Source(tmp_path / name, id_column=0) for name in files]
+    done = ingest(sources, tmp_path / "t", join="inner")
     assert open_store(tmp_path / "t").sample_ids == tuple(map(str, shared))
     assert done.n_samples == len(shared)
 

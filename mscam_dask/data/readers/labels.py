@@ -58,7 +58,9 @@ def labels_of_file(
                 notes = [f"{file}: first line {labels[0]} taken as the name of the {what}."]
                 labels = labels[1:]
         if sample_ids is not None:
-            notes.append(f"{file}: no sample ids; the {what} begin with that of {sample_ids[0]!r}.")
+            notes.append(
+                f"{file}: no sample ids; the first of its {what} is taken for {sample_ids[0]!r}."
+            )
         return labels, tuple(notes)
     if sample_ids is None:
         if are_counted(ids, in_order=False):  # of a run, or row numbers of R

@@ -30,6 +30,7 @@ from mscam_dask.errors import DataError
 
 # Rows that are looked at before a matrix is read, which may be a large view.
 _HEAD = 64
+_FEW = 5  # rows that are in an order by chance
 
 
 @dataclass
@@ -104,6 +105,8 @@ def contents_of(
             continue
         if wanted is not None and around.isdisjoint(wanted):
             left += [name] if is_matrix(value) else []
+        elif is_matrix(value) and wanted is None and _are_orders(value):
+            others[name] = f"{_describe(value)}, orders of samples by their numbers"
         elif is_matrix(value) and min(value.shape) >= least:
             view_type = found.view_types.get(name, "features")
             table = value.T if source.samples_in == "columns" else value
@@ -188,6 +191,19 @@ def is_numeric(value: Any) -> bool:
 def is_matrix(value: Any) -> bool:
     """Return whether a value is a two-dimensional array of numbers, dense or sparse."""
     return is_numeric(value) and value.ndim == 2
+
+
+def _are_orders(value: Any) -> bool:
+    """Return whether the first two columns, or rows, have all numbers from 0 or 1 once, as permutations have."""
+    rows = np.zeros((0, 0)) if is_sparse(value) else _in_memory(value[:2])
+    if not rows.size or not np.isin(rows, np.arange(max(value.shape) + 1)).all():
+        return False  # told without a look at each row
+    for lines in (rows.T, value[:, :2]):
+        first = np.sort(_in_memory(lines), axis=0)
+        numbers = np.arange(len(first))[:, None]
+        if len(first) > _FEW and any((first == numbers + start).all() for start in (0, 1)):
+            return True
+    return False
 
 
 def _describe(value: Any) -> str:

@@ -57,6 +57,11 @@ _OF_STATISTICS = re.compile(
     r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv|lo[dq]|[lu]loq)\W*)",
     re.IGNORECASE,
 )
+_MEASURE = re.compile(  # in names of columns of which a sample has several
+    r"[\W_]*(?<![^\W_])((max|razor)?lfq|intensity|ibaq|ms/ms|spectral|counts?|unique|total|razor|peptides?|sequence coverage|"
+    r"tpm|[fr]pkm|cpm|abundance|quantity)(?![^\W_])[\W_]*",
+    re.IGNORECASE,
+)
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _CODES = (9, 99, 999, 9999, 99999, 999999)  # of missing values
@@ -337,6 +342,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     if own and first.may_number_rows and first.is_key:
         left_out[0] = _ROW_NUMBERS
     samples = [p for p in places if p not in left_out and p != own]
+    _check_one_each(table, samples)
     of_labels: dict[str, list[str]] = {}
 
     def without_labels(key: int) -> Iterator[Block]:
@@ -384,6 +390,18 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         if table.has_header
         else [],
     )
+
+
+def _check_one_each(table: Table, samples: Sequence[int]) -> None:
+    """Refuse several columns for a sample: S1 Intensity and S1 Spectral Count."""
+    known: dict[str, str] = {}
+    for name in (table.columns[place] for place in samples):
+        sample = _MEASURE.sub(" ", name).strip()
+        if sample and known.setdefault(sample, name) != name:
+            raise DataError(
+                f"{table.where}: {known[sample]!r} and {name!r} seem to be columns of one sample, {sample!r}. Keep one column "
+                "for each, and write those of another kind to another file; rename them if they are different samples."
+            )
 
 
 def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:

@@ -257,3 +257,21 @@ def test_numbers_that_are_no_ids_are_not_taken_as_such(tmp_path: Path) -> None:
     path = save_archive(tmp_path / "a.npz", colour=COLOUR, ids=np.linspace(0.5, 9.5, N))
     ingest(path, tmp_path / "a.zarr")
     assert open_store(tmp_path / "a.zarr").sample_ids is None
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_orders_of_samples_are_no_view_unless_asked_for(
+    tmp_path: Path, first: int, is_turned: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    orders = first + np.stack([rng.permutation(N) for _ in range(4)], axis=1)
+    counts = rng.integers(0, N, (N, 3))
+    path = save_archive(
+        tmp_path / "a.npz", x=counts, splits=orders.T if is_turned else orders.astype(float)
+    )
+    found = ingested(path)
+    assert found.views == ("x",)
+    assert found.tells("splits", "orders")
+    if not is_turned:
+        assert ingested(path, views=["splits"]).views == ("splits",)
