@@ -220,7 +220,9 @@ def test_a_header_with_another_delimiter_than_the_rows(
 ) -> None:
     header, *rows = csv_of(A).splitlines()
     text = "\n".join([header.replace(",", of_header), *(row.replace(",", mark) for row in rows)])
-    assert read(tmp_path, *beside(text, "a.txt")) == "right"
+    found = read(tmp_path, *beside(text, "a.txt"))
+    is_asked = re.match(quotes("refused", "a.txt", "delimiter"), found)
+    assert found == "right" or (mark != of_header and is_asked), found
 
 
 @pytest.mark.parametrize("words", [("True", "False"), ("TRUE", "FALSE"), ("false", "true")])

@@ -167,8 +167,8 @@ def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -
     n_lines = widths.index(width) if width in widths else 1
     raise DataError(
         f"{where}: the first line, {shown_fields(first)}, has {len(first)} field(s) where most have {width}, separated by "
-        f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), or tell the delimiter "
-        "(--delimiter)."
+        f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), write a header with the delimiter "
+        "of the rows, or tell the delimiter (--delimiter)."
     )
 
 
@@ -199,18 +199,6 @@ def check_positions(lines: list[str], where: str) -> None:
             f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
-
-
-def split_first_line(dialect: Dialect, lines: list[str]) -> None:
-    """Split a first line that has another delimiter than the rows of numbers below it, if it names their columns."""
-    rows, decimal = dialect.rows, dialect.decimal
-    if dialect.width < 2 or [*map(len, rows[:2])] != [1, dialect.width]:
-        return
-    for mark in (*_DELIMITERS, None):
-        names = next(iter(split_rows(lines[:1], mark)), [])
-        are_names = len(names) == dialect.width and not any(is_value(n, decimal) for n in names)
-        if are_names and any(is_value(field, decimal) for field in rows[1][1:]):
-            rows[0] = names
 
 
 def fields_of(

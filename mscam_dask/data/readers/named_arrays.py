@@ -105,11 +105,12 @@ def contents_of(
             continue
         if wanted is not None and around.isdisjoint(wanted):
             left += [name] if is_matrix(value) else []
-        elif is_matrix(value) and wanted is None and _are_orders(value):
-            others[name] = f"{_describe(value)}, orders of samples by their numbers"
         elif is_matrix(value) and min(value.shape) >= least:
             view_type = found.view_types.get(name, "features")
             table = value.T if source.samples_in == "columns" else value
+            if wanted is None and _are_orders(table):
+                others[name] = f"{_describe(value)}, orders of samples by their numbers"
+                continue
             views.append(rows_of(table, name=name, view_type=view_type, file=str(source.path)))
         else:
             others[name] = _describe(value)
@@ -193,17 +194,17 @@ def is_matrix(value: Any) -> bool:
     return is_numeric(value) and value.ndim == 2
 
 
-def _are_orders(value: Any) -> bool:
-    """Return whether the first two columns, or rows, have all numbers from 0 or 1 once, as permutations have."""
-    rows = np.zeros((0, 0)) if is_sparse(value) else _in_memory(value[:2])
-    if not rows.size or not np.isin(rows, np.arange(max(value.shape) + 1)).all():
+def _are_orders(table: Any) -> bool:
+    """Return whether the first two columns have all numbers from 0 or 1 once, as permutations have."""
+    numbers = np.arange(table.shape[0] + 1)
+    if (
+        len(numbers) <= _FEW
+        or is_sparse(table)
+        or not np.isin(_in_memory(table[:1]), numbers).all()
+    ):
         return False  # told without a look at each row
-    for lines in (rows.T, value[:, :2]):
-        first = np.sort(_in_memory(lines), axis=0)
-        numbers = np.arange(len(first))[:, None]
-        if len(first) > _FEW and any((first == numbers + start).all() for start in (0, 1)):
-            return True
-    return False
+    first = np.sort(_in_memory(table[:, :2]), axis=0)
+    return any((first == own[:, None]).all() for own in (numbers[:-1], numbers[1:]))
 
 
 def _describe(value: Any) -> str:

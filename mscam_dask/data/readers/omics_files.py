@@ -119,11 +119,6 @@ class _Arrays(Mapping[str, Any]):
 
 def _index(frame: Any, source: Source) -> tuple[str, ...]:
     """Names of observations or variables."""
-    if "_index" not in frame.attrs:
-        raise DataError(
-            f"{source.path}: {frame.name!r} has no index; it was written by anndata before 0.7, or is "
-            "damaged. Read it with anndata and write it again."
-        )
     return tuple(map(as_text, _column(frame[as_text(frame.attrs["_index"])], source).tolist()))
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
-from mscam_dask.data.readers.fields import is_number
 from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.views.conversion import as_text
@@ -132,8 +131,13 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             sheets = pd.read_excel(
                 source.file, sheet_name=None, header=None, dtype=object, na_filter=False
             )
-        cell = functools.partial(_cell_of_sheet, decimal=source.decimal or ".")
-        cells = {name: sheet.iloc[source.skip :].map(cell) for name, sheet in sheets.items()}
+        mark = source.decimal or "."  # of numbers in cells of text
+        cells = {
+            name: sheet.iloc[source.skip :].map(
+                lambda value: value if isinstance(value, str) else _cell(value).replace(".", mark)
+            )
+            for name, sheet in sheets.items()
+        }
         filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
         is_one = len(filled) < 2
         wanted = [
@@ -172,13 +176,6 @@ def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
     check_size(source, f"its sheets, one with {n_rows} rows and {n_columns} columns,", n_bytes)
 
 
-def _cell_of_sheet(value: object, *, decimal: str) -> str:
-    """A cell as text, with a point in text that is a number with this decimal mark."""
-    text = _cell(value)
-    is_comma = decimal != "." and isinstance(value, str) and is_number(text.strip(), decimal)
-    return text.replace(decimal, ".") if is_comma else text
-
-
 def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> Table:
     """The table of a sheet, by way of text, without empty rows and columns."""
     is_filled = sheet != ""
@@ -187,6 +184,6 @@ def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> 
     check_size(source, "its text", 4 * int(rows.map(len).to_numpy().sum()))  # a text may be shared
     csv.writer(stream).writerows(rows.itertuples(index=False))
     text = stream.getvalue()
-    told = replace(source, skip=0, delimiter=",", decimal=".")
+    told = replace(source, skip=0, delimiter=",", decimal=source.decimal or ".")
     found = text_table(told, lambda: io.StringIO(text), where=where)
-    return replace(found, view=view, form=found.form.replace("comma", "sheet"))
+    return replace(found, view=view, form=found.form.replace("comma", "sheet", 1))

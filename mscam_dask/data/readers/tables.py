@@ -65,7 +65,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _CODES = (9, 99, 999, 9999, 99999, 999999)  # of missing values
-_TRIANGLE = 3  # rows of a matrix from which one triangle is hardly empty by chance
+_HEADINGS = 3  # rows without numbers, fewer of which may be headings
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
 _TEXTS = 20  # columns of numbers that are kept as text too
@@ -248,12 +248,9 @@ def _on_rows(
     if ids is None and table.source.id_column is None:
         _check_long(table, values)
     sample_ids = None if ids is None else tuple(rows.texts[ids.position].texts)
-    if (
-        table.names_of(features) == sample_ids
-        and (filled := _with_both_triangles(values)) is not None
-    ):
+    if table.names_of(features) == sample_ids and (filled := _mirrored(values)) is not None:
         values = filled
-        notes.append("one triangle is empty, and filled with the other.")
+        notes.append("missing cells filled with those beyond the diagonal.")
     notes += _notes_of_codes(values, [names[place] for place in features])
     return _contents(
         table,
@@ -493,7 +490,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
-        if len(bad) > 1 and n_bad < _TRIANGLE and all(b[:2] == (n_bad, row) for b in bad.values()):
+        if len(bad) > 1 and n_bad < _HEADINGS and all(b[:2] == (n_bad, row) for b in bad.values()):
             remedy = (
                 f"Remove row {row} if it is no part of the data, such as units, or the lines above it if it has the names of "
                 "columns (--skip)."
@@ -529,21 +526,12 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     return rows.values[:, slots]
 
 
-def _with_both_triangles(values: NDArray[Any]) -> NDArray[Any] | None:
-    """A square matrix whose cells above, or below, the diagonal are all missing, and others are not, made symmetric."""
-    n_rows, n_columns = values.shape
-    if (
-        n_rows != n_columns
-        or n_rows < _TRIANGLE
-        or np.isnan(values[0, -1]) == np.isnan(values[-1, 0])
-    ):
+def _mirrored(values: NDArray[Any]) -> NDArray[Any] | None:
+    """A matrix that is symmetric once missing cells are filled with those beyond the diagonal; None if it is not."""
+    if values.shape[0] != values.shape[1] or not np.isnan(values).any():
         return None
-    lower = values if np.isnan(values[0, -1]) else values.T
-    above, below = np.triu_indices(n_rows, 1), np.tril_indices(n_rows, -1)
-    if not np.isnan(lower[above]).all() or np.isnan(lower[below]).any():
-        return None
-    whole: NDArray[Any] = np.fmax(values, values.T)
-    return whole
+    filled = np.where(np.isnan(values), values.T, values)
+    return filled if np.array_equal(filled, filled.T, equal_nan=True) else None
 
 
 def _notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:

@@ -24,7 +24,6 @@ from mscam_dask.data.readers.dialect import (
     fields_of,
     is_blank,
     shown_fields,
-    split_first_line,
     split_rows,
 )
 from mscam_dask.data.readers.fields import (
@@ -126,8 +125,6 @@ def _table(
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
     dialect = dialect_of(source, lines, source.delimiter or next(iter(told), None))
-    if source.header is not False:
-        split_first_line(dialect, lines)
     delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
     if not rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
@@ -468,7 +465,7 @@ class _PlainRows:
     def _read(self, lines: list[str]) -> tuple[Mapping[int, list[str]], NDArray[np.float64]]:
         mark, text = self._mark, "".join(lines)
         has_quotes, is_comma = '"' in text, self._decimal == ","
-        if text.isspace() or (is_comma and "." in text):
+        if text.isspace() or (is_comma and (mark == "," or "." in text)):
             raise ValueError
         if has_quotes and (
             mark is None or ' "' in text or any(line.count('"') % 2 for line in lines)

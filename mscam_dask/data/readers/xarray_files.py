@@ -33,8 +33,6 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Sourc
     with unreadable(source, "a NetCDF file", unpacks=True):
         engine = _checked_engine(source)
         dataset = stack.enter_context(xr.open_dataset(source.file, engine=engine, chunks={}))
-        if engine == "scipy":
-            _check_classic(dataset, source)
         return _from_dataset(dataset, source, selection)
 
 
@@ -47,18 +45,6 @@ def _checked_engine(source: Source) -> Literal["h5netcdf", "scipy"]:
         needs, instead = ("h5py", "h5netcdf"), "save the file as NetCDF-3"
         open_hdf5(source, closing, extra="netcdf", needs=needs, instead=instead)
     return "h5netcdf"
-
-
-def _check_classic(dataset: Any, source: Source) -> None:
-    """Refuse a NetCDF-3 file, which is never compressed, that declares more than it holds."""
-    size = source.file.stat().st_size
-    for name, variable in dataset.variables.items():
-        stored = np.dtype(variable.encoding.get("dtype", variable.dtype)).itemsize * variable.size
-        if stored > size:
-            raise DataError(
-                f"{source.path}: {name!r} declares shape {variable.shape}, {stored} bytes, and the file "
-                f"has {size}. Restore it from a copy."
-            )
 
 
 def read_store(source: Source, selection: Selection) -> SourceContents:

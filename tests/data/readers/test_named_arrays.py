@@ -260,18 +260,17 @@ def test_numbers_that_are_no_ids_are_not_taken_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_orders_of_samples_are_no_view_unless_asked_for(
-    tmp_path: Path, first: int, is_turned: bool
+    tmp_path: Path, first: int, samples_in: str
 ) -> None:
     rng = np.random.default_rng(0)
-    orders = first + np.stack([rng.permutation(N) for _ in range(4)], axis=1)
-    counts = rng.integers(0, N, (N, 3))
-    path = save_archive(
-        tmp_path / "a.npz", x=counts, splits=orders.T if is_turned else orders.astype(float)
-    )
-    found = ingested(path)
+    orders = first + np.stack([rng.permutation(N) for _ in range(4)], axis=1).astype(float)
+    arrays = {"x": rng.integers(0, N, (N, 3)), "splits": orders}
+    if samples_in == "columns":
+        arrays = {name: array.T for name, array in arrays.items()}
+    path = save_archive(tmp_path / "a.npz", **arrays)
+    found = ingested(path, samples_in)
     assert found.views == ("x",)
     assert found.tells("splits", "orders")
-    if not is_turned:
-        assert ingested(path, views=["splits"]).views == ("splits",)
+    assert ingested(path, samples_in, views=["splits"]).views == ("splits",)
