@@ -87,16 +87,10 @@ def test_iterations_end_with_the_first_that_is_not_taken_and_are_recorded() -> N
         assert_partition_and_graph_agree(solution, n_clusters=4)
 
 
-def clear_views() -> list[Array]:
-    rng = np.random.default_rng(0)
-    labels = np.arange(120) % 4
-    return [20 * np.eye(4, 6)[labels] + rng.standard_normal((120, 6)) for _ in range(2)]
-
-
 @pytest.mark.parametrize(
     ("views", "settings"),
     [
-        (clear_views(), {}),
+        (gaussian_views(0, n_samples=120, n_clusters=4, spread=20.0, dims=(6, 6))[0], {}),
         ([blurred()[0][0]], {}),
         ([blurred(seed, n_samples=60)[0][0] for seed in range(17)], {}),
         (gaussian_views(5, n_samples=360, n_clusters=6, spread=40.0)[0], {"n_neighbors": 5}),

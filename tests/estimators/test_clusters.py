@@ -50,12 +50,7 @@ def test_separate_clusters_have_borders() -> None:
 
 
 def test_divided_clusters_are_named() -> None:
-    rng = np.random.default_rng(1)
-    labels = np.arange(240) % 2
-    views = [
-        12.0 * np.eye(2)[labels] @ rng.normal(size=(2, 5)) + rng.normal(size=(240, 5))
-        for _ in range(3)
-    ]
+    views, _ = gaussian_views(1, n_samples=240, n_clusters=2, spread=12.0, dims=(5, 5, 5))
     with pytest.warns(DataWarning) as caught:
         model = MSCAM(5, n_jobs=1).fit(views)
     assert model.structure_ is Structure.NONE

@@ -9,6 +9,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from numpy.testing import assert_allclose, assert_array_equal
@@ -112,20 +113,15 @@ def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() ->
 
 
 def test_output_as_a_frame_with_names() -> None:
-    pandas = pytest.importorskip("pandas")
     views, _ = gaussian_views(0, n_samples=60, dims=(6,))
-    frame = pandas.DataFrame(views[0], index=[f"s{i}" for i in range(60)])
-    frame.columns = [f"x{i}" for i in range(6)]
+    frame = pd.DataFrame(views[0], [f"s{i}" for i in range(60)]).add_prefix("x")
     model = quick().set_output(transform="pandas").fit(frame)
     found = model.transform(frame)
     assert found.columns.tolist() == ["mscam0", "mscam1", "mscam2"]
     assert found.columns.tolist() == model.get_feature_names_out().tolist()
     assert found.index.tolist() == frame.index.tolist()
-    assert MSCAN(2, constants=Constants.paper(), max_iter=1).fit(
-        views
-    ).get_feature_names_out().tolist() == [
-        *("mscan0", "mscan1"),
-    ]
+    other = MSCAN(2, constants=Constants.paper(), max_iter=1).fit(views)
+    assert other.get_feature_names_out().tolist() == ["mscan0", "mscan1"]
     several = quick().set_output(transform="pandas").fit([views[0], 2 * views[0]])
     assert several.transform([views[0], 2 * views[0]]).shape == (60, 3)
 

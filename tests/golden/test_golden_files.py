@@ -105,9 +105,7 @@ def test_samples_in_parquet(golden: Callable[[str], Path]) -> None:
     assert list(table["label"]) == LABELS
 
 
-# ---------------------------------------------------------------------------------------------
-# Formats of a later version
-# ---------------------------------------------------------------------------------------------
+# -- Formats of a later version ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

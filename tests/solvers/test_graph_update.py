@@ -98,9 +98,7 @@ def test_projected_weight_makes_the_mean_distance_one(seed: int, n: int, c: int)
     assert projected_weight(n, c) * mean == pytest.approx(1.0)
 
 
-# ---------------------------------------------------------------------------------------------
-# Graphs of single views
-# ---------------------------------------------------------------------------------------------
+# -- Graphs of single views -------------------------------------------------------------------------
 
 
 @given(problems)
@@ -119,9 +117,7 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
     assert_allclose(neighbor_graph(joint, k).toarray(), whole.toarray(), atol=1e-12)
 
 
-# ---------------------------------------------------------------------------------------------
-# Samples that are absent from views
-# ---------------------------------------------------------------------------------------------
+# -- Samples that are absent from views -------------------------------------------------------------
 
 
 def absences(seed: int, n: int, n_views: int) -> list[PresentSamples]:

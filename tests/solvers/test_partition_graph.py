@@ -137,9 +137,7 @@ def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: in
     assert_allclose(graph.toarray(), expected, atol=1e-8)
 
 
-# ---------------------------------------------------------------------------------------------
-# Rows in blocks
-# ---------------------------------------------------------------------------------------------
+# -- Rows in blocks ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

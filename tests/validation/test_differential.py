@@ -47,9 +47,7 @@ def assert_valid(solution: Solution, n_clusters: int, what: object) -> None:
     assert solution.n_connected_components == n_clusters, what
 
 
-# ---------------------------------------------------------------------------------------------
-# The default solver and the dense oracle
-# ---------------------------------------------------------------------------------------------
+# -- The default solver and the dense oracle --------------------------------------------------------
 
 
 def random_problem(seed: int) -> tuple[MultiViewData, Labels, Parameters]:
@@ -132,9 +130,7 @@ def test_the_solver_finds_the_clusters_that_the_oracle_finds_on_200_problems() -
     print(f"oracle {found[:, 0].sum()} of 200, solver {found[:, 1].sum()} of 200")  # noqa: T201
 
 
-# ---------------------------------------------------------------------------------------------
-# Executors, forms of the data, orders
-# ---------------------------------------------------------------------------------------------
+# -- Executors, forms of the data, orders -----------------------------------------------------------
 
 
 def random_shape(seed: int) -> tuple[list[Array], Callable[..., Any]]:
@@ -236,9 +232,7 @@ def same_partition(left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
     return bool(adjusted_rand_score(left, right) == 1.0)
 
 
-# ---------------------------------------------------------------------------------------------
-# Synthetic: clusters that overlap a little, so that the whole path is walked
-# ---------------------------------------------------------------------------------------------
+# -- Synthetic: clusters that overlap a little, so that the whole path is walked --------------------
 
 
 @pytest.fixture(scope="module", params=[MSCAM, MSCAN])
@@ -302,9 +296,7 @@ def test_equal_samples_share_a_cluster(estimator: Any, constants: Any) -> None:
     assert_array_equal(predicted, model.labels_)
 
 
-# ---------------------------------------------------------------------------------------------
-# Real data: everything at once, and on handwritten one by one
-# ---------------------------------------------------------------------------------------------
+# -- Real data: everything at once, and on handwritten one by one -----------------------------------
 
 
 @pytest.mark.timeout(300)

@@ -34,30 +34,23 @@ from tests.processes import printed, text_of, wait_until
 from tests.synthetic import two_subspaces
 
 
-class Scheduler:
-    """Takes events, or does not."""
+class FakeClient:
+    """A client whose event loop runs when the test says so, and its scheduler, which takes events or does not."""
+
+    id = "client-1"
 
     def __init__(self) -> None:
+        self.scheduler = self.loop = self
         self.messages: list[dict[str, Any]] = []
         self.error: Exception | None = None
+        self.runs_at_once = True
+        self.refusal: Exception | None = None
+        self.todo: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def log_event(self, *, topic: str, msg: dict[str, Any]) -> None:
         if self.error is not None:
             raise self.error
         self.messages.append(msg)
-
-
-class FakeClient:
-    """A client whose event loop runs when the test says so."""
-
-    id = "client-1"
-
-    def __init__(self) -> None:
-        self.scheduler = Scheduler()
-        self.loop = self
-        self.runs_at_once = True
-        self.refusal: Exception | None = None
-        self.todo: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def add_callback(self, callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.todo.append(callback)
@@ -74,9 +67,7 @@ class FakeClient:
             raise self.refusal
 
     def events(self) -> list[str]:
-        return [
-            event["event"] for message in self.scheduler.messages for event in message["events"]
-        ]
+        return [event["event"] for message in self.messages for event in message["events"]]
 
 
 def begun(client: FakeClient) -> ClusterEvents:
@@ -95,7 +86,7 @@ def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
         *("run_announced", "fit_started", "settings_selected"),
         *("iteration_finished", "fit_finished"),
     ]
-    sent = [event for message in client.scheduler.messages for event in message["events"]]
+    sent = [event for message in client.messages for event in message["events"]]
     assert {event["run"] for event in sent} == {"0a1b2c3d4"}
     assert re.findall(r"\d+", sent[0]["name"]) == ["10", "3"]  # samples, views
 
@@ -108,7 +99,7 @@ def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() ->
         events(outer(iteration))
     assert len(client.todo) == 1
     client.run()
-    message = client.scheduler.messages[-1]
+    message = client.messages[-1]
     assert [event["iteration"] for event in message["events"]] == list(range(44, 300))
     assert message["dropped"] == 44
 
@@ -120,11 +111,11 @@ def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() ->
 def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
     client = FakeClient()
     events = begun(client)
-    client.scheduler.error = error
+    client.error = error
     events(started())
-    client.scheduler.error = None
+    client.error = None
     events(outer(0))
-    assert client.scheduler.messages[-1]["dropped"] == 1
+    assert client.messages[-1]["dropped"] == 1
     assert client.events() == ["run_announced", "iteration_finished"]
 
 
