@@ -48,24 +48,6 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
     check(estimator)
 
 
-@pytest.mark.parametrize("kind", [MSCAM, MSCAN])
-def test_get_params_set_params_and_clone(kind: type[MSCAM]) -> None:
-    assert len(kind().get_params()) == 15
-    constants = Constants(graph_weight=0.5)
-    model = kind(
-        4, constants=constants, alpha=2.0, scale="unit", view_type={"a": "kernel"}, random_state=3
-    )
-    twin = clone(model)
-    assert twin is not model
-    assert twin.get_params() == model.get_params()
-    assert type(twin) is kind
-    assert twin.constants == constants
-    assert twin.set_params(constants=Constants.paper()).constants == Constants(auto_settings=False)
-    assert pickle.loads(pickle.dumps(model)).constants == constants
-    assert twin.set_params(alpha=5.0, n_clusters=2) is twin
-    assert (twin.alpha, twin.n_clusters, model.alpha) == (5.0, 2, 2.0)
-
-
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(1)])
 def test_any_random_state_of_scikit_learn(random_state: Any) -> None:
     views, labels = gaussian_views(8, n_samples=60, spread=2.0)
