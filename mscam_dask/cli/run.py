@@ -191,7 +191,7 @@ def _summarize(outcome: RunOutcome) -> int:
     results.append(("Results", f"{relative(directory.path)} ({files})"))
     parts: list[RenderableType] = [key_values(fit_pairs(fit)), views_table(data, fit)]
     show(results_console(), *parts, key_values(results))
-    return EXIT_DRIFT if record.exit_code == EXIT_DRIFT else 0  # earlier versions had a 5
+    return record.exit_code or 0
 
 
 def option_overrides(

@@ -78,9 +78,7 @@ _FORMAT = Format(
     6,
     other="Give the result.zarr of a run directory.",
     again="run the pipeline again",
-    oldest=4,
 )
-_ASSESSED_VERSION = 6  # the assessments of earlier versions are not read
 
 # Arrays of an assessment, and of its borders, and their dimensions.
 _ASSESSED: dict[str, tuple[str, ...]] = {
@@ -174,7 +172,7 @@ class StoredResult(FitResult):
 
     status: str
     history: xarray.Dataset
-    assessment: Assessment | None = None
+    assessment: Assessment
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +285,6 @@ def read_result(path: str | Path) -> StoredResult:
     attributes = _FORMAT.attributes(root)
     with usable_attributes(root):
         names = attributes["view_names"]
-        texts = attributes["assessment"]
         stored = StoredArrays(
             root,
             attributes["n_samples"],
@@ -307,9 +304,7 @@ def read_result(path: str | Path) -> StoredResult:
             n_neighbors=attributes["n_neighbors"],
             view_contributions=dict(zip(names, attributes["view_contributions"], strict=True)),
             history=_history(root, names, attributes["history"]),
-            assessment=None
-            if texts is None or attributes["format_version"] < _ASSESSED_VERSION
-            else _assessment(root, texts),
+            assessment=_assessment(root, attributes["assessment"]),
         )
 
 

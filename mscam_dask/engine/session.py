@@ -252,7 +252,7 @@ class CheckpointManager:
 
     @property
     def counted(self) -> NDArray[np.int64] | None:
-        """Partition of the compared samples that gave the number of clusters; None in records of earlier versions."""
+        """Partition of the compared samples that gave the number of clusters, if one did."""
         return self._arrays.get(_COUNTED)
 
     def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:

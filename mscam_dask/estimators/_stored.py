@@ -26,12 +26,11 @@ from mscam_dask.data.views.missing_cells import Imputer, impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.batches import BatchEffects
 from mscam_dask.estimators._inputs import FittedBatches
-from mscam_dask.estimators._search_space import constants_of
 from mscam_dask.linalg.scaling import BatchCorrection, RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types import events
-from mscam_dask.types.parameters import Constants, Parameters
-from mscam_dask.types.result import Assessment, BatchShares, FitResult, Solution, Status
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import BatchShares, FitResult, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -120,22 +119,16 @@ def restore_fit(
     training: MultiViewData,
 ) -> None:
     """Set the fitted attributes of an estimator with the parameters of a stored fit; ValueError, KeyError or TypeError for other versions."""
-    known = {"auto_settings": constants_of(estimator).auto_settings, **model.records["parameters"]}
-    stored_records = {**model.records, "parameters": with_constants(known)}
-    records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}
+    records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
     }
-    names = training.view_names
-    assessment = result.assessment or Assessment.trivial(  # an earlier version assessed nothing
-        len(np.unique(result.labels)), names, np.full((len(names), len(names)), np.nan)
-    )
     solution = Solution(
         **{field.name: getattr(result, field.name) for field in dataclasses.fields(FitResult)},
         status=Status[result.status],
         encoders=encoders,
-        assessment=assessment,
+        assessment=result.assessment,
         **records,
     )
     batches = _batches(model)
@@ -152,19 +145,6 @@ def restore_fit(
         for view in training.views
         if view.name in methods
     }
-
-
-def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a fit, whose constants are a table of their own; an earlier version had no such table."""
-    if "constants" in parameters:
-        return dict(parameters)
-    names = {
-        **{field.name: field.name for field in dataclasses.fields(Constants)},
-        "tol": "score_tie",
-    }
-    constants = {names[name]: value for name, value in parameters.items() if name in names}
-    others = {name: value for name, value in parameters.items() if name not in names}
-    return {**others, "constants": constants}
 
 
 def _add_flat(arrays: dict[str, NDArray[Any]], prefix: str, value: Any) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from mscam_dask.types.result import Solution, Structure
 RUN_FORMAT = "mscam_dask.run"
 RUN_FORMAT_VERSION = 1
 _CHECKSUM = "sha256"
-_EARLIER = {"STABLE": "stable clusters", "UNSTABLE": "unstable clusters"}
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "dask", "distributed", "zarr", "xarray")
 
 
@@ -81,9 +80,9 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
 
 
 class AssessmentEntry(Struct, frozen=True, kw_only=True):
-    """Support of the data for the clusters; earlier versions had neither clusters nor p-values."""
+    """Support of the data for the clusters."""
 
-    structure: str  # name of a mscam_dask.types.result.Structure, or of `_EARLIER`
+    structure: str  # name of a mscam_dask.types.result.Structure
     message: str
     standing_clusters: tuple[int, ...] | None = None  # separated from each other; None if trivial
     largest_p_values: tuple[float, ...] | None = None  # of each cluster's borders; None likewise
@@ -91,7 +90,7 @@ class AssessmentEntry(Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """Short text for tables and badges."""
-        return _EARLIER.get(self.structure) or Structure[self.structure].value
+        return Structure[self.structure].value
 
 
 class BatchesEntry(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.errors import DataError
-from mscam_dask.estimators._stored import restore_fit, with_constants
+from mscam_dask.estimators._stored import restore_fit
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.open_data import files_of, sample_column
 from mscam_dask.pipeline.settings import ClusterTable, DataTable
@@ -63,9 +63,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
             "directory from a copy, or run the pipeline again with --overwrite."
         )
     try:
-        parameters = with_constants((record.settings or {})["cluster"]["parameters"])
-        if parameters.get("solver") == "reduced":  # of an earlier version, the only solver now
-            del parameters["solver"]
+        parameters = (record.settings or {})["cluster"]["parameters"]
         n_samples, feature_names = run.data.n_samples, model.records["feature_names"]
         presence = model.arrays.get("presence", np.ones((n_samples, len(run.data.views)), bool))
         views = tuple(

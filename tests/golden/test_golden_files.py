@@ -1,4 +1,4 @@
-"""Files that an earlier version wrote are read with the values they were written with."""
+"""Stored files are read with the values they were written with, and those of other versions are refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_checkpoint(golden: Callable[[str], Path]) -> None:
 
 
 def test_a_run(golden: Callable[[str], Path]) -> None:
-    path = golden("run")  # when constants were parameters
+    path = golden("run")
     record = RunDirectory(path).read_record()
     assert (record.state, record.pipeline, record.number) == ("finished", "golden", 1)
     assert record.fit.cluster_sizes == (4, 4, 4)
@@ -89,8 +89,8 @@ def test_a_run(golden: Callable[[str], Path]) -> None:
     )
     with (path / "samples.csv").open(encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
-    assert [row["id"] for row in rows] == list(IDS)
-    assert [int(row["label"]) for row in rows] == LABELS
+    assert [row["sample"] for row in rows] == list(IDS)
+    assert [int(row["cluster"]) for row in rows] == LABELS
     assert float(rows[0]["confidence"]) == pytest.approx(model.confidence_[0], abs=1e-6)
     failed = [name for name, check in check_run(path) if check.level == "fail"]
     assert failed in ([], ["Data"])  # the data were elsewhere
@@ -101,8 +101,8 @@ def test_samples_in_parquet(golden: Callable[[str], Path]) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     table = pandas.read_parquet(golden("run") / "samples.parquet")
-    assert list(table["id"]) == list(IDS)
-    assert list(table["label"]) == LABELS
+    assert list(table["sample"]) == list(IDS)
+    assert list(table["cluster"]) == LABELS
 
 
 # -- Formats of a later version ---------------------------------------------------------------------

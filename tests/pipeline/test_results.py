@@ -94,13 +94,12 @@ def test_what_is_no_result_or_lacks_an_array(model: MSCAM, path: Path, tmp_path:
         read_result(path)
 
 
-def test_results_of_an_earlier_version_have_no_assessment(model: MSCAM, path: Path) -> None:
+def test_results_of_an_earlier_version_are_refused(path: Path) -> None:
     group = zarr.open_group(path, mode="r+")
-    group.attrs.update({"format_version": 4, "assessment": {"structure": "STABLE"}})
+    group.attrs["format_version"] = 4
     write_checksums(group, path)
-    earlier = read_result(path)
-    assert earlier.assessment is None
-    assert_array_equal(earlier.labels, model.labels_)
+    with raises(DataError, path, 4):
+        read_result(path)
 
 
 LABELS = [0, 0, 1, 1, 2]

@@ -55,13 +55,12 @@ _CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
 
 @dataclass(frozen=True)
 class Format:
-    """Kind of a root group, its versions `oldest` to `version` that are read, and remedies for others."""
+    """Kind of a root group, the version that is read, and remedies for others."""
 
     kind: str
     version: int
     other: str  # a sentence for a root of another kind
     again: str  # what makes one of this version
-    oldest: int | None = None
 
     @property
     def marks(self) -> dict[str, Any]:
@@ -81,7 +80,7 @@ class Format:
                 f"{self.kind!r}). {self.other}"
             )
         found = attributes.get("format_version")
-        if found not in range(self.oldest or self.version, self.version + 1):
+        if found != self.version:
             raise DataError(
                 f"{root} has format version {found!r}; this version reads {self.version}. Upgrade "
                 f"mscam_dask, or {self.again}."

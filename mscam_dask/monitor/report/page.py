@@ -253,9 +253,6 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | Non
     if curves is None:
         return None
     counts, selected = [int(value) for value in curves["counts"]], int(curves["n_clusters"])
-    if "p_values" not in curves:
-        why = f"n_clusters={selected} selected from 1 to {counts[-1]}, by the criteria of an earlier version."
-        return {"highest": counts[-1], "why": why, "chart": None, "rows": []}
     p_values = dict(zip(counts, curves["p_values"], strict=True))
     advice = "Set n_clusters to look at a number."
     if selected > 1:

@@ -238,9 +238,6 @@ def test_the_p_values_of_a_selected_number_are_drawn_and_tabled() -> None:
     given = run_page(made_up_content(LABELS))
     assert 'id="number"' not in given
     assert "0.6300" not in text_of(given, "result")
-    earlier = {"counts": [2, 3, 4], "n_clusters": 4, "seconds": 1.0, "stability": [0.7, 0.9, 0.8]}
-    old = run_page(made_up_content(LABELS, fit={"n_clusters_curves": earlier}))
-    assert "<svg" not in part_of(old, "number")
 
 
 def test_without_clusters_no_number_is_marked_and_no_cluster_is_praised() -> None:
