@@ -142,6 +142,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "numbers without a name": (beside("\n".join([f"{line},{k % 3 if k else ''}" for k, line in enumerate(LINES)]), frame=A.assign(x=[k % 3 for k in range(1, 13)]).rename(columns={"x": ""})), "''"),
     "a German total below": (({"a.csv": csv_of(pd.concat([A, A.agg(["sum"]).set_axis(["Gesamt"])]))}, (A,)), "Gesamt"),
     "means above": (({"a.csv": csv_of(pd.concat([A.agg(["mean"]).round(2), A]))}, (A,)), "mean"),
+    "a total without ids": (({"a.csv": pd.concat([A, A.agg(["sum"])]).to_csv(index=False)}, (A.reset_index(drop=True),)), "row 12"),
     "dates of SAS": (({"a.csv": csv_of(A.set_axis(range(1, 13)).assign(visit=[f"{k:02d}JAN2015" for k in range(1, 13)]), "USUBJID")}, (A,)), "visit"),
     "dates of Excel": (beside(csv_of(A.assign(visit=[f"Jan {k}, 2015" for k in range(1, 13)]))), "visit"),
     "ages": (beside(csv_of(A.assign(old=[f"{k} months" for k in range(1, 13)]))), "old"),
@@ -157,7 +158,9 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "fixed positions, a cell empty in every row": (
         ({"a.txt": NAMELESS.to_string(header=False, index=False, na_rep="")}, (NAMELESS,)), "a.txt"),
     "numbers that touch": (({"a.txt": "13.1-123.021 4.5\n31.3-141.276 2.5\n41.1-133.1 3.5\n"}, (A,)), "13.1-123.021"),
+    "integers that touch below a header": (({"a.txt": "    a    b    c\n   121234512345\n   341234567890\n"}, (A,)), "read_fwf"),
     "integers that touch in some rows": (({"a.txt": "   12   34   56\n   121234512345\n   34   56   78\n"}, (A,)), "read_fwf"),
+    "integers that touch in every row": (({"a.txt": "1234512346   12\n2345623467   34\n3456734568  156\n"}, (A,)), "read_fwf"),
     "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "thousands with blanks": (beside(csv_of(LARGE.assign(a1=[f"{k} 234" for k in range(10, 22)]), sep="\t"), "a.txt"), "a1"),

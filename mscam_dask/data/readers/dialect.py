@@ -177,6 +177,7 @@ def check_positions(lines: list[str], where: str) -> None:
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
     fields = [line.split() for line in lines if line.strip()]
     touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
+    touching += _touching_integers(rows, fields)
     if touching:
         raise DataError(
             f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
@@ -199,6 +200,31 @@ def check_positions(lines: list[str], where: str) -> None:
             f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
+
+
+def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
+    """First numbers of the columns in which whole numbers seem to touch.
+
+    Such a column is as wide as several of the narrowest one, its numbers fill all but one of these widths, and none of
+    the parts begins with 0.
+    """
+    ends = {tuple(stop for _, stop in row) for row in rows}
+    if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
+        return []
+    widths = np.diff([0, *ends.pop()])
+    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
+    if len(rows) < 2 or (widths - sizes)[:, 1:].min(initial=2) < 2:  # separated by single blanks
+        return []
+    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
+    return [
+        fields[0][column]
+        for column in np.flatnonzero(is_wide)
+        if all(
+            row[column][-place] != "0"
+            for row in fields
+            for place in range(least, len(row[column]), least)
+        )
+    ]
 
 
 def fields_of(

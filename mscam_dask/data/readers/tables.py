@@ -64,6 +64,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 )
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
+_SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
 _CODES = (9, 99, 999, 9999, 99999, 999999)  # of missing values
 _HEADINGS = 3  # rows without numbers, fewer of which may be headings
 _ROW_NUMBERS = "row numbers"  # why a column is left out
@@ -535,28 +536,48 @@ def _mirrored(values: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
-    """Refuse first and last samples that have the sums or other statistics that their ids name; a note on others."""
+    """Refuse first and last samples that have the sums or other statistics of the others; notes on ids that say so."""
     n_first, n_last = (
         sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
         for order in (ids, reversed(ids))
     )
     others = values[n_first : len(values) - n_last]
-    named = [*range(n_first), *range(len(values) - n_last, len(values))]
-    if not others.size or not named:
+    if not others.size:
         return []
-    import pandas as pd
+    named = [*range(n_first), *range(len(values) - n_last, len(values))]
+    found = [row for row in (0, len(values) - 1) if row not in named and _is_total(values, row)]
+    if named:
+        import pandas as pd
 
-    made = pd.DataFrame(others).agg([*_STATISTICS]).to_numpy()
-    for row in named:
-        is_known = ~np.isnan(values[row])
-        close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
-        if is_known.any() and close.all(axis=1).any():
-            raise DataError(
-                f"{where}: {ids[row]!r} is no sample: it has the sums, means or other statistics of the others. Remove it, or "
-                "move and rename it if it is one: this is looked for in the first and the last rows."
-            )
+        made = pd.DataFrame(others).agg([*_STATISTICS]).to_numpy()
+        for row in named:
+            is_known = ~np.isnan(values[row])
+            close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
+            found += [row] if is_known.any() and close.all(axis=1).any() else []
+    if found:
+        what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
+        raise DataError(
+            f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
+            "rename it if it is one: this is looked for in the first and the last rows."
+        )
+    if not named:
+        return []
     listing = ", ".join(repr(ids[row]) for row in named)
     return [f"{listing} at the start or end taken as samples; remove them if they are none."]
+
+
+def _is_total(values: NDArray[Any], row: int) -> bool:
+    """Return whether the first or last row has the sums or means of the others, up to a small part of their spread."""
+    own, others = values[row, :_SOME], (values[1:] if row == 0 else values[:row])[:, :_SOME]
+    if len(others) < _TOTAL_ROWS or not np.isfinite(others).all():
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = others.std(axis=0)
+        differs = (spread > 0) & np.isfinite(spread)
+        return bool(differs.sum() >= _TOTAL_COLUMNS and own[differs].any()) and any(
+            np.all(np.abs(total - own)[differs] <= _ROUNDED * spread[differs])
+            for total in (others.sum(axis=0), others.mean(axis=0))
+        )
 
 
 def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
