@@ -73,7 +73,8 @@ def ends_of_walks(
 
     X. Zhu, Z. Ghahramani, J. Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003, section 4.
     """
-    is_known, rate, indicators = known >= 0, CONSTANTS.walk_rate, np.eye(n_clusters)[labels]
+    rate = 1.0 / CONSTANTS.validation_neighbors  # as a neighbor: the weights of all are one
+    is_known, indicators = known >= 0, np.eye(n_clusters)[labels]
     free = np.flatnonzero(~is_known)
     rows = laplacian(affinity)[free]
     matrix = csr_array(rows[:, free] + rate * eye_array(free.size))

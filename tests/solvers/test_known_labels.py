@@ -177,7 +177,7 @@ def test_walks_solve_the_linear_system_of_the_definition(
     graph, labels, known = walked
     weights = (graph + graph.T).toarray() / 2
     # probabilities to go to a neighbor, or to stop; known samples stop at once
-    rate = CONSTANTS.walk_rate
+    rate = 1 / CONSTANTS.validation_neighbors
     steps = weights / (weights.sum(axis=1, keepdims=True) + rate)
     steps[known >= 0] = 0.0
     stops = 1.0 - steps.sum(axis=1)
@@ -193,9 +193,9 @@ def test_walks_that_stop_at_once_change_nothing_and_endless_ones_end_at_known_sa
     walked: tuple[csr_array, NDArray[np.int64], NDArray[np.int64]],
 ) -> None:
     graph, labels, known = walked
-    with other_values(CONSTANTS, walk_rate=1e9):
+    with other_values(CONSTANTS, validation_neighbors=1e-9):
         assert_array_equal(ends_of_walks(graph, labels, known, 3), labels)
-    with other_values(CONSTANTS, walk_rate=1e-9):
+    with other_values(CONSTANTS, validation_neighbors=1e9):
         endless = ends_of_walks(graph, labels, known, 3)
         others = np.where(known >= 0, known, 0)
         assert_array_equal(ends_of_walks(graph, others, known, 3), endless)
