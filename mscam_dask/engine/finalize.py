@@ -97,8 +97,12 @@ def finalize(
         labels, score = final.labels, final.partition_score
     else:
         labels = _with_known(stage, state.best.labels, context)
-        if context.prepared.order.known is not None:
-            labels = _by_walks(stage, state.graph, labels, context)
+        order = context.prepared.order
+        if order.known is not None:
+            rows = list(state.graph.rows)
+            labels = stage.submit(
+                labels_by_walks, rows, order.order, labels, order.known, n_clusters
+            )
     points = context.prepared.scorer.points(context.prepared.bordered)
     tested = submit_tests(stage, labels, points, context)
     if final is not None:  # workers have time for the embeddings while the borders are tested
@@ -131,15 +135,6 @@ def _with_known(stage: Stage, labels: Handle, context: FitContext) -> Handle:
     if context.known is not None:
         labels = stage.submit(with_known, labels, context.known, context.parameters.n_clusters)
     return stage.submit(canonical_labels, labels)
-
-
-def _by_walks(stage: Stage, graph: Graph, labels: Handle, context: FitContext) -> Handle:
-    """Submit the partition after random walks on the graph, which end at known samples."""
-    order, n_clusters = context.prepared.order, context.parameters.n_clusters
-    moved = stage.submit(
-        labels_by_walks, list(graph.rows), order.order, labels, order.known, n_clusters
-    )
-    return stage.submit(canonical_labels, moved)
 
 
 def trivial_solution(

@@ -215,8 +215,8 @@ def labels_by_walks(
     known: NDArray[np.int64],
     n_clusters: int,
 ) -> NDArray[np.int64]:
-    """Clusters in which random walks on the whole graph end; see `ends_of_walks`."""
-    return ends_of_walks(whole_graph(blocks, order), labels, known, n_clusters)
+    """Clusters in which random walks on the whole graph end, in canonical order; see `ends_of_walks`."""
+    return canonical_labels(ends_of_walks(whole_graph(blocks, order), labels, known, n_clusters))
 
 
 # partition graph -------------------------------------------------------------------------------
