@@ -1,4 +1,4 @@
-"""Known labels of some samples: links in the graph, their clusters in a partition, and how many it misses.
+"""Known labels of some samples: links and walks in the graph, their clusters in a partition, and how many it misses.
 
 Samples of one class are must-linked, and those of two classes cannot-linked. Classes have the numbers 0 … q − 1,
 −1 is unknown. Each class is matched with a cluster of its own so that most known samples are in the cluster of their

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.views.sample_ids import MISSING
 
@@ -175,3 +179,11 @@ class Column:
     def numbers_rows(self) -> bool:
         """Whether it has nothing but numbers of rows, by its name, or as its name does not say otherwise."""
         return self.is_whole if self.may_number_rows else not self.strength and self.counts_rows
+
+
+def parsed_labels(texts: Sequence[str]) -> NDArray[Any]:
+    """Return numbers where all that are known are numbers, text otherwise; missing ones are NaN or empty text."""
+    known = ["" if is_missing(text) else text for text in texts]
+    if all(map(is_number, filter(None, known))):
+        return np.array([number_of(text) if text else np.nan for text in known])
+    return np.array(known, dtype=np.str_)

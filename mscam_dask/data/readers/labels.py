@@ -17,11 +17,12 @@ from mscam_dask.data.readers.fields import (
     id_strength,
     is_missing,
     is_value,
+    parsed_labels,
 )
 from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import Table, id_columns
-from mscam_dask.data.readers.tables import TableRows, parsed_labels
+from mscam_dask.data.readers.tables import TableRows
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.data.views.sample_ids import (
     MISSING,

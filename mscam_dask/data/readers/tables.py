@@ -24,6 +24,7 @@ from mscam_dask.data.readers.fields import (
     is_number,
     is_value,
     number_of,
+    parsed_labels,
 )
 from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
 from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
@@ -594,11 +595,3 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         "marks missing cells."
         for code, columns in found.items()
     ]
-
-
-def parsed_labels(texts: Sequence[str]) -> NDArray[Any]:
-    """Return numbers where all that are known are numbers, text otherwise; missing ones are NaN or empty text."""
-    known = ["" if is_missing(text) else text for text in texts]
-    if all(map(is_number, filter(None, known))):
-        return np.array([number_of(text) if text else np.nan for text in known])
-    return np.array(known, dtype=np.str_)
