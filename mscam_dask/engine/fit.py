@@ -222,13 +222,7 @@ def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session
         prepared=prepared,
         records=precomputed.records,
         n_neighbors=min(parameters.n_neighbors, precomputed.n_samples - 1),
-        selection=SettingsSelected(
-            settings=(),
-            chosen=-1,
-            max_iter=0,
-            seconds=0.0,
-            view_settings=choice_for(parameters, search.overlaps),
-        ),
+        selection=SettingsSelected(view_settings=choice_for(parameters, search.overlaps)),
         n_clusters_selection=search.n_clusters_selection,
         refines=False,
     )

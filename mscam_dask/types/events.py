@@ -98,15 +98,15 @@ class CandidateSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SettingsSelected:
-    """Event sent once, after the settings of the outer iterations are selected."""
+    """Event sent once, after the settings of the outer iterations are selected; by default, none were tried."""
 
     #: Settings in the order in which they were tried; only one if there was no choice.
-    settings: tuple[CandidateSettings, ...]
-    chosen: int  #: Position of the selected setting.
+    settings: tuple[CandidateSettings, ...] = ()
+    chosen: int = -1  #: Position of the selected setting.
     #: Maximum number of outer iterations with this setting, by ADMM and of the refinement; None if only the
     #: patience ends them.
-    max_iter: int | None
-    seconds: float
+    max_iter: int | None = 0
+    seconds: float = 0.0
     #: Selected settings of each view if they were selected view by view; otherwise empty.
     view_settings: tuple[ViewSettingsSelected, ...] = ()
 

@@ -135,11 +135,11 @@ def test_unusable_view_is_named_on_every_executor() -> None:
     ("n_samples", "n_clusters"), [(12, 2), (12, 11), (30, 7), (20, 20), (40, 1)]
 )
 def test_any_number_of_clusters_is_reached(n_samples: int, n_clusters: int, model: str) -> None:
-    """With all other samples as neighbors, and half of the samples identical."""
+    """With more neighbors than other samples, and half of the samples identical."""
     views, _ = gaussian_views(4, n_samples=n_samples)
     for view in views:
         view[: n_samples // 2] = view[0]
-    solution = fit(views, n_clusters=n_clusters, n_neighbors=n_samples - 1, model=model, max_iter=5)
+    solution = fit(views, n_clusters=n_clusters, n_neighbors=n_samples + 1, model=model, max_iter=5)
     assert_partition_and_graph_agree(solution, n_clusters=n_clusters)
     assert solution.n_neighbors == n_samples - 1
     assert (solution.status is Status.SINGLETONS) is (n_clusters == n_samples)
