@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -113,6 +114,20 @@ def test_an_iteration_is_accepted_where_its_cut_scores_higher_than_all_before() 
     assert not first.accepted, "its spectrum is that of the initial graph"
     assert any(expected)
     assert solution.score == best
+
+
+def test_a_graph_whose_components_equal_samples_join_is_rebuilt() -> None:
+    views, blobs = gaussian_views(5, n_samples=60, n_clusters=2, spread=40.0)
+    parameters, executor = Parameters(n_clusters=2, n_neighbors=10), SerialExecutor()
+    solution = run_fit(as_multi_view(views), parameters, executor)
+    assert solution.status is Status.CONVERGED
+    equal = np.full(60, -1)
+    equal[np.flatnonzero(blobs == 0)[:5]] = equal[np.flatnonzero(blobs == 1)[0]] = 0
+    joined = run_fit(as_multi_view(views), parameters, executor, equal=equal)
+    assert joined.status is Status.PARTITION_GRAPH
+    assert_partition_and_graph_agree(joined, n_clusters=2)
+    expected = np.where(equal == 0, blobs[np.flatnonzero(blobs == 0)[0]], blobs)
+    assert adjusted_rand_score(joined.labels, expected) == 1.0
 
 
 def test_an_observer_that_fails_ends_the_fit() -> None:
