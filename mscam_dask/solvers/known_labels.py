@@ -74,16 +74,19 @@ def ends_of_walks(
     X. Zhu, Z. Ghahramani, J. Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003, section 4.
     """
     rate = 1.0 / CONSTANTS.validation_neighbors  # as a neighbor: the weights of all are one
-    is_known, indicators = known >= 0, np.eye(n_clusters)[labels]
+    is_known = known >= 0
     free = np.flatnonzero(~is_known)
     rows = laplacian(affinity)[free]
-    matrix = csr_array(rows[:, free] + rate * eye_array(free.size))
-    right = rate * indicators[free] - rows[:, is_known] @ indicators[is_known]
-    ends = [cg(matrix, column, rtol=_TOLERANCE)[0] for column in right.T]
-    found = labels.copy()
-    found[free] = np.argmax(ends, axis=0)
-    has_walks = np.bincount(found, minlength=n_clusters) > 0
-    return np.where(has_walks[labels], found, labels)
+    matrix, at_known = csr_array(rows[:, free] + rate * eye_array(free.size)), rows[:, is_known]
+    found, largest = labels.copy(), np.full(free.size, -np.inf)
+    for cluster in range(n_clusters):
+        own = (labels == cluster).astype(np.float64)
+        ends, _ = cg(matrix, rate * own[free] - at_known @ own[is_known], rtol=_TOLERANCE)
+        found[free[ends > largest]] = cluster
+        largest = np.maximum(largest, ends)
+    while (is_lost := ~np.isin(labels, found)).any():  # what one gets back, another may lose
+        found = np.where(is_lost, labels, found)
+    return found
 
 
 # links in the graph ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -208,3 +209,23 @@ def test_a_cluster_in_which_no_walk_ends_keeps_its_samples(
     labels[1] = 3
     found = ends_of_walks(graph, labels, known, 4)
     assert_array_equal(np.flatnonzero(found == 3), [1])
+
+
+def test_clusters_whose_samples_another_cluster_takes_are_kept() -> None:
+    """Walks from the samples of cluster 3 end in 0, 1 and 2, and those of cluster 4 in cluster 3."""
+    graph = np.zeros((7, 7))
+    graph[[3, 4, 5], [0, 1, 2]], graph[6, 3:6] = 0.3, 1 / 3
+    labels, known = np.array([0, 1, 2, 3, 3, 3, 4]), np.array([0, 1, 2, -1, -1, -1, -1])
+    assert_array_equal(ends_of_walks(csr_array(graph), labels, known, 5), labels)
+
+
+def test_walks_need_memory_for_one_cluster_at_a_time() -> None:
+    n, n_clusters = 4000, 100
+    graph = csr_array((np.ones(n), np.arange(n) ^ 1, np.arange(n + 1)), shape=(n, n))
+    labels = np.arange(n) % n_clusters // 2 * 2
+    labels[:n_clusters] = np.arange(n_clusters)
+    tracemalloc.start()
+    ends_of_walks(graph, labels, np.where(np.arange(n) < 200, labels, -1), n_clusters)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * n * n_clusters  # a dense matrix (n, c)
