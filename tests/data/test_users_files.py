@@ -433,6 +433,7 @@ def test_distances_of_which_a_triangle_or_the_diagonal_is_blank(
     report = ingest(tmp_path / "d.csv", tmp_path / "s.zarr", view_type="distance")
     (view,) = report.views
     np.testing.assert_array_equal(view.read(0, 12), DISTANCES)
+    assert any("cells filled" in n for n in report.notes) == (kind != "a blank diagonal")
     (tmp_path / "b.csv").write_text(csv_of(B.iloc[ORDER] if has_names else B))
     files, types = [tmp_path / "b.csv", tmp_path / "d.csv"], {"d": "distance"}
     view = ingest(files, tmp_path / "t.zarr", view_type=types).views[1]

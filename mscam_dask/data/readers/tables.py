@@ -529,8 +529,8 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
 
 
 def _mirrored(values: NDArray[Any]) -> NDArray[Any] | None:
-    """A matrix that is symmetric once missing cells are filled with those beyond the diagonal; None if it is not."""
-    if values.shape[0] != values.shape[1] or not np.isnan(values).any():
+    """A matrix that is symmetric once missing cells are filled with those beyond the diagonal; None if it is not, or was."""
+    if values.shape[0] != values.shape[1] or np.array_equal(values, values.T, equal_nan=True):
         return None
     filled = np.where(np.isnan(values), values.T, values)
     return filled if np.array_equal(filled, filled.T, equal_nan=True) else None
