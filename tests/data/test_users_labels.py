@@ -52,3 +52,12 @@ def test_labels_of_numbered_patients_are_not_taken_by_row(tmp_path: Path) -> Non
     kinds.to_csv(tmp_path / "kinds.csv")
     with raises(DataError, "written in two ways", "prefix"):
         ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_numbers_of_many_digits_are_several_labels(tmp_path: Path, is_own: bool) -> None:
+    kinds = pd.Series([2**53, 2**53 + 1, 10**18, 10**18 + 1] * 3, A.index, name="class")
+    (tmp_path / "a.csv").write_text(csv_of(A if is_own else A.join(kinds)))
+    kinds.to_csv(tmp_path / "kinds.csv", index_label="id")
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv" if is_own else None)
+    assert pd.factorize(open_store(tmp_path / "s").labels)[0].tolist() == [0, 1, 2, 3] * 3

@@ -54,6 +54,7 @@ _WITH_UNIT = re.compile(
 _UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _KIND_ROWS = 20
+_LAST_WHOLE = 2**53 - 1  # above it, several whole numbers are one float
 
 
 def is_number(text: str, decimal: str = ".") -> bool:
@@ -182,8 +183,10 @@ class Column:
 
 
 def parsed_labels(texts: Sequence[str]) -> NDArray[Any]:
-    """Return numbers where all that are known are numbers, text otherwise; missing ones are NaN or empty text."""
+    """Return numbers where all that are known are numbers without rounding, text otherwise; missing ones are NaN or empty text."""
     known = ["" if is_missing(text) else text for text in texts]
     if all(map(is_number, filter(None, known))):
-        return np.array([number_of(text) if text else np.nan for text in known])
+        numbers = np.array([number_of(text) if text else np.nan for text in known])
+        if not np.any(np.abs(numbers) > _LAST_WHOLE):
+            return numbers
     return np.array(known, dtype=np.str_)
