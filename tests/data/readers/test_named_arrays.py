@@ -272,5 +272,5 @@ def test_orders_of_samples_are_no_view_unless_asked_for(
     path = save_archive(tmp_path / "a.npz", **arrays)
     found = ingested(path, samples_in)
     assert found.views == ("x",)
-    assert found.tells("splits", "orders")
+    assert found.tells("splits", "orders", "--view splits")
     assert ingested(path, samples_in, views=["splits"]).views == ("splits",)
