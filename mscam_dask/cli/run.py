@@ -34,7 +34,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
 from mscam_dask.pipeline import cluster
-from mscam_dask.pipeline.open_data import clustering_fingerprint, open_data
+from mscam_dask.pipeline.open_data import clustering_fingerprint, columns_of, open_data
 from mscam_dask.pipeline.previous_runs import (
     reusable_clustering,
     reusable_store,
@@ -267,7 +267,8 @@ def plan_run(
         else:
             data = open_store(earlier.directory.data)
         validate_data(data, settings.cluster)
-        same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
+        columns, _ = columns_of(settings.data, data)
+        same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest(), columns))
         start = warm_start_from(runs, settings, data)
         estimator = settings.cluster.estimator(**(start.arguments if start else {}))
         tried = estimator.candidate_settings(data)

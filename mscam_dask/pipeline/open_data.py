@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -123,23 +123,28 @@ def write_store(
     )
 
 
-def column_of(
-    table: DataTable, key: Literal["batches", "partial_labels"], data: MultiViewData
-) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
-    """Return a value (n,) for each sample of `data` from the file or column of a key of [data], None without; notes."""
-    place: str | None = getattr(table, key)
-    if place is None:
-        return None, ()
-    values, notes = sample_column(Path(place), files_of(table, table.sources), data, key)
-    if key == "batches":
-        return values, notes
-    values = np.array([None if str(value) in _UNKNOWN else value for value in values], dtype=object)
-    counts = pd.Series(values).value_counts()
-    names = [f"{name:g}" if isinstance(name, float) else str(name) for name in counts.index]
-    shown = ", ".join(map("{} ({})".format, names[:_SHOWN], counts))
-    more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
-    note = f"{place}: {counts.sum()} of {len(values)} samples have a known label: {shown}{more}."
-    return values, (*notes, note)
+def columns_of(
+    table: DataTable, data: MultiViewData
+) -> tuple[dict[str, NDArray[Any] | None], tuple[str, ...]]:
+    """Return what [data] says of each sample of `data`, (n,) or None by key; notes."""
+    columns: dict[str, NDArray[Any] | None] = {}
+    notes: tuple[str, ...] = ()
+    for key, kind in (("batches", "batch"), ("partial_labels", "known label")):
+        place: str | None = getattr(table, key)
+        columns[key] = None
+        if place is None:
+            continue
+        values, of_file = sample_column(Path(place), files_of(table, table.sources), data, key)
+        if key == "partial_labels":
+            known = [None if str(value) in _UNKNOWN else value for value in values]
+            values = np.array(known, dtype=object)
+        counts = pd.Series(values).value_counts()
+        names = [f"{name:g}" if isinstance(name, float) else str(name) for name in counts.index]
+        shown = ", ".join(map("{} ({})".format, names[:_SHOWN], counts))
+        more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
+        note = f"{place}: {counts.sum()} of {len(values)} samples have a {kind}: {shown}{more}."
+        columns[key], notes = values, (*notes, *of_file, note)
+    return columns, notes
 
 
 def sample_column(
@@ -218,14 +223,18 @@ def _built_in(table: DataTable) -> MultiViewData:
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
     """Return the SHA-256 of each file that [data] names; the views of a directory have digests of their own."""
-    if table.source in BUILT_IN_SOURCES:
-        return (SourceRecord(source=str(table.source)),)
+    files = [named for named in _of_samples(table) if named is not None and Path(named).is_file()]
     return tuple(
         SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=_content(path))
-        if isinstance(path, Path) and path.is_file()
+        if isinstance(path, Path) and path.is_file() and str(path) not in BUILT_IN_SOURCES
         else SourceRecord(source=str(path))
-        for path in map(as_location, table.sources)
+        for path in map(as_location, (*table.sources, *files))
     )
+
+
+def _of_samples(table: DataTable) -> tuple[str | None, ...]:
+    """Return the files or columns of values of the samples that [data] names, None for others."""
+    return table.labels, table.batches, table.partial_labels
 
 
 def _places(table: DataTable) -> list[Location]:
@@ -267,15 +276,20 @@ def data_fingerprint(table: DataTable) -> str:
     content = [_content(place) for place in _places(table)]
     of_samples = [
         _content(Path(named)) if named is not None and Path(named).is_file() else named
-        for named in (table.labels, table.batches, table.partial_labels)
+        for named in _of_samples(table)
     ]
     return _digest("ingest", __version__, options, names, content, *of_samples)
 
 
-def clustering_fingerprint(settings: Settings, data: str) -> str:
+def clustering_fingerprint(
+    settings: Settings, data: str, columns: Mapping[str, NDArray[Any] | None]
+) -> str:
     """Return the fingerprint of everything that the clusters depend on."""
     incremental = msgspec.structs.replace(settings.incremental, max_drift=None)
-    return _digest("clustering", __version__, data, settings.cluster, incremental)
+    of_samples = {
+        key: None if values is None else [*map(str, values)] for key, values in columns.items()
+    }
+    return _digest("clustering", __version__, data, settings.cluster, incremental, of_samples)
 
 
 def fit_fingerprint(record: RunRecord) -> str:

@@ -260,15 +260,18 @@ def _data(
         directory.remove(directory.data)
         return None, ()
     notes: tuple[str, ...] = ()
-    for then, present in zip(record.sources, source_records(settings.data), strict=True):
-        if then.sha256 in (None, present.sha256):
+    present = {one.source: one for one in source_records(settings.data)}
+    for then in record.sources:
+        now = present.get(then.source)
+        if then.sha256 is None or (now is not None and now.sha256 == then.sha256):
             continue
-        if present.sha256 is None:
-            notes += (f"{then.source} is missing; the run uses its own copy of the data.",)
+        if now is None or now.sha256 is None:
+            if then.source not in (settings.data.batches, settings.data.partial_labels):
+                notes += (f"{then.source} is missing; the run uses its own copy of the data.",)
         else:
             raise DataError(
                 f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
-                f"{str(then.sha256)[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
+                f"{then.sha256[:16]}... then; {now.n_bytes} bytes, {now.sha256[:16]}... "
                 "now). Restore the old file, or start a new run."
             )
     try:

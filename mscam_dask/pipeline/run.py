@@ -59,7 +59,7 @@ from mscam_dask.pipeline.open_data import (
     OpenData,
     changed_data,
     clustering_fingerprint,
-    column_of,
+    columns_of,
     data_fingerprint,
     fit_fingerprint,
     open_data,
@@ -104,6 +104,7 @@ class Run:
         self.directory = directory
         self._observers = tuple(observers)
         self._opened = opened
+        self._columns: dict[str, NDArray[Any] | None] = {}  # batches and known labels
         self._fresh = fresh
         self._started = time.perf_counter()
         self._siblings = stored_run.siblings_of(settings, directory)
@@ -286,7 +287,8 @@ class Run:
             is_written = opened.is_new and stamps_of(table) != stamps
             present = run_fingerprint(self._settings, fingerprint)
             if is_written or self.record.run_fingerprint not in (None, present):
-                raise changed_data(", ".join(table.sources), is_resumed=bool(self.record.resumed))
+                names = " or ".join(one.source for one in sources)
+                raise changed_data(names, is_resumed=bool(self.record.resumed))
             record = opened.record()
             self._update(sources=sources, data_fingerprint=fingerprint, data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
@@ -298,15 +300,17 @@ class Run:
     def _validate(self, opened: OpenData) -> None:
         with self._step("validate") as summary:
             report = validate_data(opened.data, self._settings.cluster)
-            summary.notes = tuple(issue.message for issue in report.issues)
-            warned = f", {plural(len(summary.notes), 'data warning')}" if summary.notes else ""
+            self._columns, notes = columns_of(self._settings.data, opened.data)
+            summary.notes = (*notes, *(issue.message for issue in report.issues))
+            warned = f", {plural(len(report.issues), 'data warning')}" if report.issues else ""
             summary.text = f"OK{warned}"
             self._update(data=opened.record(summary.notes))
 
     def _reuse_previous(self, opened: OpenData) -> previous_runs.ClusteringOutput | None:
         """Return the clusters of a previous run with the same views and settings, if there is one."""
         assert self.record.data is not None
-        fingerprint = clustering_fingerprint(self._settings, self.record.data.digest)
+        digest = self.record.data.digest
+        fingerprint = clustering_fingerprint(self._settings, digest, self._columns)
         self._update(clustering_fingerprint=fingerprint)
         data, is_incremental = opened.data, self._settings.incremental.enabled
         samples = data.sample_ids or [str(index) for index in range(data.n_samples)]
@@ -330,8 +334,6 @@ class Run:
         runs = [run for run in finished if self.record.started_from in (None, run.name)]
         start = previous_runs.warm_start_from(runs, self._settings, opened.data)
         self._update(started_from="" if start is None else start.earlier.name)
-        batches, of_batches = column_of(self._settings.data, "batches", opened.data)
-        known, of_known = column_of(self._settings.data, "partial_labels", opened.data)
         place: Location = self.directory.checkpoints
         if self._settings.output.checkpoints is not None:
             fit_digest = fit_fingerprint(self.record)
@@ -352,17 +354,17 @@ class Run:
             with warnings_as_notes() as notes:
                 estimator.fit(
                     opened.data,
-                    batches=batches,
-                    partial_labels=known,
+                    **self._columns,
                     init_labels=start.init_labels if start else None,
                 )
             solution = previous_runs.named_as_before(start, estimator.solution_)
             estimator.solution_ = solution
+            batches = self._columns["batches"]
             counted = None if batches is None else batches_entry(estimator, batches)
             fit = run_record.fit_record(solution, counted)
             drift, moved = previous_runs.drift_of(start, solution, fit, opened.data)
             self._update(fit=fit, drift=drift)
-            summary.notes = (*of_batches, *of_known, *notes, *drift_notes(drift))
+            summary.notes = (*notes, *drift_notes(drift))
             summary.text = fit_summary(fit)
             model = stored_model(estimator)  # while the workers are there
         write = partial(write_result, solution, model=model)

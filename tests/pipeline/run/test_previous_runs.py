@@ -30,7 +30,17 @@ from mscam_dask.pipeline.settings import Settings
 from mscam_dask.pipeline.stored_run import StoredRun, list_runs, remove_old_runs
 from tests.faults.memory_disk import traced
 from tests.messages import raises
-from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop
+from tests.pipeline.runs import (
+    QUIET,
+    THREE,
+    Write,
+    again,
+    at,
+    labels_of,
+    rewritten,
+    stop,
+    write_tiny,
+)
 from tests.synthetic import three_subspaces
 
 
@@ -226,6 +236,21 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
     drift = drift_of(growing.again(rows, names=tuple(f"t{row:02d}" for row in rows)))
     assert (drift.n_common, drift.n_new, drift.n_gone, drift.n_moved) == (0, 60, 60, 0)
     assert len(fits) == 1
+
+
+@pytest.mark.parametrize("key", ["batches", "partial_labels", "labels"])
+def test_clusters_are_reused_only_if_they_depend_on_the_same_values(
+    pipeline: Write, tmp_path: Path, fits: list[dict[str, Any]], key: str
+) -> None:
+    runs = [again(pipeline(QUIET))]
+    for shift in range(3):
+        values = (np.arange(60) + shift * (np.arange(60) < 30)) % 3
+        (tmp_path / "column.txt").write_text("\n".join(map(str, values)))
+        data = f"source = 'tiny.npz'\n{key} = 'column.txt'"
+        runs.append(again(write_tiny(tmp_path, QUIET, data=data)))
+    assert len({run.directory.path for run in runs}) == 4
+    assert len(fits) == (1 if key == "labels" else 4)
+    assert len({run.record.clustering_fingerprint for run in runs}) == len(fits)
 
 
 def test_a_named_directory_has_no_run_before_it(growing: Growing, tmp_path: Path) -> None:

@@ -99,6 +99,25 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------- the same data
 
 
+@pytest.mark.parametrize("key", ["labels", "batches", "partial_labels"])
+@pytest.mark.parametrize("moment", ["ingest begins", "ingest ends", "first iteration"])
+def test_values_of_samples_that_changed_are_refused_by_the_name_of_their_file(
+    tiny: Path, tmp_path: Path, key: str, moment: str
+) -> None:
+    column = tmp_path / "column.txt"
+    column.write_text("\n".join(map(str, np.arange(60) % 3)))
+    file = write_tiny(tmp_path, QUIET, data=f"source = 'tiny.npz'\n{key} = 'column.txt'")
+    kind, step, _, _ = STOPS[moment]
+    with pytest.raises(Stopped):
+        run(file, tmp_path / "out", observers=[at(stop, kind, step)])
+    content = column.read_text()
+    column.write_text(f"2{content[1:]}")
+    with raises(DataError, column):
+        resume_run(tmp_path / "out")
+    column.write_text(content)
+    assert resume_run(tmp_path / "out").record.state == "finished"
+
+
 def test_a_source_with_other_content_is_refused_and_one_that_is_gone_is_said(
     pipeline: Write, tiny: Path, tmp_path: Path
 ) -> None:
