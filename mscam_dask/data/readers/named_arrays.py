@@ -109,7 +109,9 @@ def contents_of(
             view_type = found.view_types.get(name, "features")
             table = value.T if source.samples_in == "columns" else value
             if wanted is None and _are_orders(table):
-                others[name] = f"{_describe(value)}, orders of samples; --view {name} if it is a view"
+                others[name] = (
+                    f"{_describe(value)}, orders of samples; --view {name} if it is a view"
+                )
                 continue
             views.append(rows_of(table, name=name, view_type=view_type, file=str(source.path)))
         else:
