@@ -87,6 +87,11 @@ class AssessmentEntry(Struct, frozen=True, kw_only=True):
     standing_clusters: tuple[int, ...] | None = None  # separated from each other; None if trivial
     largest_p_values: tuple[float, ...] | None = None  # of each cluster's borders; None likewise
 
+    def __post_init__(self) -> None:
+        """Refuse a structure of another version."""
+        if self.structure not in Structure.__members__:
+            raise ValueError(f"no structure {self.structure!r} in this version")
+
     @property
     def title(self) -> str:
         """Short text for tables and badges."""

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import zarr
@@ -24,7 +25,7 @@ from mscam_dask.pipeline.doctor import check_run
 from mscam_dask.pipeline.load_run import load_run
 from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.golden.make import FOLDER, IDS, checkpoint, data
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 LABELS = [0, 1, 2, 2, 1, 1, 0, 0, 0, 2, 1, 2]
 
@@ -136,6 +137,18 @@ def test_a_run_record_of_a_later_version(golden: Callable[[str], Path]) -> None:
     file.write_bytes(encode_record(record).replace(old, new))
     with pytest.raises(DataError):
         load_run(path)
+
+
+def test_a_run_record_with_the_assessment_of_another_version(
+    golden: Callable[[str], Path],
+) -> None:
+    path = golden("run")
+    record = RunDirectory(path).read_record()
+    msgspec.structs.force_setattr(record.fit.assessment, "structure", "STABLE")
+    (path / "run.json").write_bytes(encode_record(record))
+    for read in (load_run, lambda path: describe_path(str(path))):
+        with raises(DataError, "run.json", "STABLE", "--overwrite"):
+            read(path)
 
 
 def test_a_checkpoint_of_an_earlier_version_is_refused_and_can_be_cleared(
