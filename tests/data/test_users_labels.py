@@ -23,6 +23,24 @@ def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
     assert outcome(sources, {"a": A}, tmp_path / "s.zarr", labels=kinds) == "right"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["Class Label", "class.label", "y_true", "True_Class", "label_id", "leiden_0.5", "SC3_5_clusters", "RNA_snn_res.0.8"],
+)  # fmt: skip
+@pytest.mark.parametrize("is_text", [True, False])
+def test_names_of_labels_in_any_spelling(tmp_path: Path, name: str, is_text: bool) -> None:
+    kinds = dict(zip(A.index, ("uvw" if is_text else "012") * 4, strict=True))
+    (tmp_path / "a.csv").write_text(csv_of(A.assign(**{name: kinds})))
+    assert outcome([tmp_path / "a.csv"], {"a": A}, tmp_path / "s", labels=kinds) == "right"
+
+
+@pytest.mark.parametrize("name", ["n_clusters", "classical", "target_size", "labels per cell", "Y"])
+def test_features_whose_names_have_words_of_labels(tmp_path: Path, name: str) -> None:
+    frame = A.assign(**{name: np.arange(12) % 3 + 0.5})
+    (tmp_path / "a.csv").write_text(csv_of(frame))
+    assert outcome([tmp_path / "a.csv"], {"a": frame}, tmp_path / "s") == "right"
+
+
 @pytest.mark.parametrize("numbered", [False, True])
 @pytest.mark.parametrize("name", ["celltype", "x"])
 def test_labels_by_row_below_a_name(tmp_path: Path, name: str, numbered: bool) -> None:

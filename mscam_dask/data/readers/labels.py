@@ -23,7 +23,7 @@ from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import Table, id_columns
 from mscam_dask.data.readers.tables import TableRows
-from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.sample_ids import (
     MISSING,
     check_sample_ids,
@@ -129,7 +129,7 @@ def _labels_and_ids(
     places = range(len(columns))
     if len(columns) == 1:
         return parsed_labels(columns[0].texts), None
-    usual = [place for place in places if columns[place].key in LABEL_COLUMNS]
+    usual = [place for place in places if label_rank(table.columns[place])]
     of_samples = [
         place
         for place in places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +24,7 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.fields import CERTAIN, Column, id_strength
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
-from mscam_dask.data.views.conversion import LABEL_NAMES, as_text, rows_of
+from mscam_dask.data.views.conversion import as_text, label_rank, rows_of
 from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
 from mscam_dask.data.views.validation import are_distances
 from mscam_dask.errors import DataError
@@ -128,7 +129,7 @@ def contents_of(
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
             "a matrix of its own."
         )
-    named = _named_ids(found, views, may_be_labels) if sample_ids is None else None
+    named = _named_ids(found, views, may_be_labels, source) if sample_ids is None else None
     if named is not None:
         sample_ids = _ids_in(found.values[named])
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
@@ -151,26 +152,33 @@ def contents_of(
 
 
 def _named_ids(
-    found: Variables, views: Sequence[RowSource], may_be_labels: Collection[str]
+    found: Variables, views: Sequence[RowSource], may_be_labels: Collection[str], source: Source
 ) -> str | None:
     """The only variable with one id for each sample, all different, by its name or else text; None if there is none.
 
-    Text that may be labels, or name the features of a square view, is none.
+    Text that may be labels, or name the features of a square view, is none. The same ids in two orders are refused.
     """
-    may_be = [
-        name
+    may_be = {
+        name: ids
         for name, value in (found.values.items() if views else ())
         if Column(ids := _ids_in(value)).is_unique
         and all(name != view.name and len(ids) == view.shape[0] for view in views)
-    ]
+    }
     are_square = any(v.view_type == "features" and v.shape[0] == v.shape[1] for v in views)
     texts = [
         name
         for name in may_be
         if found.values[name].dtype.kind in "US" and name not in may_be_labels and not are_square
     ]
-    named = [name for name in may_be if id_strength(name) == CERTAIN] or texts
-    return named[0] if len(named) == 1 else None
+    named = [name for name in may_be if id_strength(_own(name)) == CERTAIN]
+    for one, other in itertools.combinations(dict.fromkeys([*named, *texts]), 2):
+        if may_be[one] != may_be[other] and {*may_be[one]} == {*may_be[other]}:
+            raise DataError(
+                f"{source.path}: {one!r} and {other!r} have the same ids in different orders, so that views may have their "
+                "samples in either. Save each view in a file of its own with its ids."
+            )
+    different = {may_be[name]: name for name in reversed(named or texts)}
+    return next(iter(different.values())) if len(different) == 1 else None
 
 
 def _ids_in(value: Any) -> tuple[str, ...]:
@@ -248,9 +256,6 @@ def _square_views(value: Any) -> tuple[list[Any], ViewType]:
 
 # -- labels ---------------------------------------------------------------------------------------
 
-# Where there is a column for each view the name may have a digit behind it, as y0.
-_CONVENTIONAL = re.compile(rf"({'|'.join(LABEL_NAMES)})\d?", re.IGNORECASE)
-
 _Labels = tuple[NDArray[Any], str]  # (n,), and how they were held, if not as a plain vector
 
 
@@ -264,9 +269,11 @@ def _find_labels(
         is_view = name in found.view_types or not requested.isdisjoint(
             (name, *found.groups.get(name, ()))
         )
-        if name != asked and (is_view or not _CONVENTIONAL.fullmatch(_own(name))):
+        if name != asked and (is_view or not _may_be_usual(name)):
             continue
         labels = _labels_in(value)
+        if labels is None and name != asked and selection.views is None:
+            _check_no_labels(name, value, source)
         is_usual = labels is not None and labels[0].size > 1 and (labels[1] or _is_usual(name))
         if labels is not None and (name == asked or is_usual):
             known[name] = labels
@@ -286,13 +293,30 @@ def _find_labels(
     return values, set(known), notes
 
 
+def _check_no_labels(name: str, value: Any, source: Source) -> None:
+    """Refuse a matrix of whole numbers under a name of labels: several labels of a sample must not be a view."""
+    head = (
+        _in_memory(value[:_HEAD]) if is_matrix(value) and value.dtype.kind != "c" else np.empty(0)
+    )
+    if min(np.shape(value), default=0) > 1 and (np.floor(head) == head).all():
+        raise DataError(
+            f"{source.path}: {name!r} ({_describe(value)}) may be several labels of each sample, or a view. Name the views "
+            "(--view NAME for each), and the labels, a vector, if they are to be used (--labels NAME)."
+        )
+
+
 def _own(name: str) -> str:
     """Name of a field without that of its struct."""
     return name.rpartition(".")[2]
 
 
 def _is_usual(name: str) -> bool:
-    return _own(name).lower() in LABEL_NAMES
+    return _own(name) in ("y", "Y") or label_rank(_own(name)) in (1, 2)
+
+
+def _may_be_usual(name: str) -> bool:
+    """Return whether labels have this name, maybe with a digit for each view behind it, as in y0."""
+    return any(map(_is_usual, (name, re.sub(r"(?<=[a-zA-Z])\d$", "", name))))
 
 
 def _is_vector(value: Any) -> bool:
@@ -414,7 +438,7 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
                     f"{source.path} has two arrays called {name!r}; names must be unique. Rename one of them."
                 )
             may_be_view = key in name_of or not numbered
-            has_role = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
+            has_role = key == selection.labels or _may_be_usual(key)
             has_role = has_role or id_strength(key) == CERTAIN
             is_wanted = not selection.views or any(
                 each.startswith(name) for each in selection.views

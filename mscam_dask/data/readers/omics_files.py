@@ -20,7 +20,7 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.readers.hdf5 import by_blocks, in_memory, open_hdf5
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import arrays_of, main_arrays
-from mscam_dask.data.views.conversion import LABEL_COLUMNS, as_text
+from mscam_dask.data.views.conversion import as_text, label_rank
 from mscam_dask.errors import DataError
 
 
@@ -39,7 +39,7 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
                 "NAME for each)."
             )
         views = tuple(arrays[name](name) for name in wanted)
-        usual = (name for name in file["obs"] if name.lower() in LABEL_COLUMNS)
+        usual = (name for name in file["obs"] if label_rank(name))
         label = selection.labels or next(usual, None)
         label = label if label is not None and label in file["obs"] else None
         labels = None if label is None else _column(file["obs"][label], source)

@@ -22,7 +22,7 @@ from mscam_dask.data.readers.fields import (
     is_missing,
     is_whole_number,
 )
-from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -88,7 +88,7 @@ class Table:
         heads = (
             self.head_of(place)
             for place in range(1, len(self.columns))
-            if place not in self.left_out and self.columns[place].lower() not in LABEL_COLUMNS
+            if place not in self.left_out and not label_rank(self.columns[place])
         )
         are_keys = [is_key for head in heads if (is_key := head.is_key) or not head.is_text]
         return 2 * sum(are_keys) >= len(are_keys) > 0
@@ -211,7 +211,7 @@ def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:
     return {
         place: column
         for place, column in (columns.items() if table.source.id_column is not False else ())
-        if place not in table.left_out and table.columns[place].lower() not in LABEL_COLUMNS
+        if place not in table.left_out and not label_rank(table.columns[place])
     }
 
 

@@ -27,12 +27,11 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
 )
 from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
-from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
+from mscam_dask.data.views.conversion import label_rank, rows_of
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
 
-_LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
     r"omosome)?|start|end|strand|((eff(ective)?|protein)[_ ])?length|description|combined (total|unique|spectral) .*|"
@@ -193,10 +192,8 @@ def _label_columns(table: Table, selection: Selection) -> list[int]:
 
 def _label_names(names: Iterable[str], selection: Selection) -> list[str]:
     """Names that labels may have, the one that is told first, then the surest."""
-    known = [name for name in names if name.lower() in _LABEL_RANK or name == selection.labels]
-    return sorted(
-        known, key=lambda name: (name != selection.labels, _LABEL_RANK.get(name.lower(), 0))
-    )
+    known = [name for name in names if label_rank(name) or name == selection.labels]
+    return sorted(known, key=lambda name: (name != selection.labels, label_rank(name)))
 
 
 def _on_rows(

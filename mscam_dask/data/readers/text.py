@@ -35,7 +35,7 @@ from mscam_dask.data.readers.fields import (
     number_of,
 )
 from mscam_dask.data.readers.roles import Block, Table
-from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.sample_ids import MISSING
 from mscam_dask.errors import DataError
 
@@ -50,7 +50,6 @@ _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _DIRECTIVES = ("#q2:", "#!{")  # of QIIME 2 and Perseus, below the header
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
-_FIRST_NAMES = ("index", "name", *LABEL_COLUMNS)
 _OF_OTHERS = re.compile(r"\s*(<(!doctype|html|table|\?xml|meta)|[\[{]\s*[\"\[{])", re.IGNORECASE)
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 
@@ -300,7 +299,7 @@ def _check_title(where: str, rows: list[list[str]]) -> None:
 
 def _names_ids(name: str) -> bool:
     """Return whether a field names the first column of a table."""
-    return id_strength(name) == CERTAIN or name.lower() in _FIRST_NAMES
+    return id_strength(name) == CERTAIN or name.lower() in ("index", "name") or label_rank(name) > 0
 
 
 def _count_up(fields: list[str]) -> bool:
@@ -325,9 +324,7 @@ def _is_like(
     below = [*zip(*body, strict=True)] or [()] * len(first)
     columns = [(name, own, any(map(is_text, own))) for name, own in zip(first, below, strict=True)]
     if any(
-        name.lower() in LABEL_COLUMNS
-        or id_strength(name)
-        or (has_text and 2 * len({*own}) <= len(own))
+        label_rank(name) or id_strength(name) or (has_text and 2 * len({*own}) <= len(own))
         for name, own, has_text in columns
         if is_name(name) and name not in own
     ):

@@ -96,7 +96,11 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         selection,
         sample_ids=sample_ids_of(tables[0].transpose(dimension, ...)) if tables else None,
         skipped=skipped,
-        view_types={str(table.name): table.attrs.get("view_type", "features") for table in tables},
+        view_types={
+            str(table.name): table.attrs["view_type"]
+            for table in tables
+            if "view_type" in table.attrs
+        },
     )
 
 

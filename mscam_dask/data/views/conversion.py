@@ -190,18 +190,19 @@ def sample_dimension(dataset: Any) -> str:
     )
 
 
-LABEL_NAMES = (
-    *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
-    *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
+_LABELS = re.compile(  # a group for each rank
+    r"((?:true|gt|class|target|group)?labels?(?:true|id)?|gt|gnd|(?:ground)?truth|ytrue)|"
+    r"((?:true)?class(?:es|id)?|targets?(?:class)?)|"
+    r"((?:seurat|sc3_?\d*|graph|kmeans)?clusters?(?:id|label)?|clustering|(?:leiden|louvain)_?r?(?:es)?[_\d.]*|"
+    r"\w+snnres[_\d.]+)"
 )
-"""Names, in any case, under which a vector of whole numbers or text is taken as labels."""
 
-LABEL_COLUMNS = (
-    *(name for name in LABEL_NAMES if name != "y"),  # a coordinate
-    *("classes", "targets", "cluster", "clusters", "cluster_id", "cluster_label", "clustering"),
-    *("seurat_clusters", "leiden", "louvain"),
-)
-"""Names, in any case, of columns of a table that are taken as labels, the surest first."""
+
+def label_rank(name: str) -> int:
+    """How surely a name, in any case and with any separators of words, is that of labels: 1, then 2, 3 of clusterings; 0 if it is not."""
+    found = _LABELS.fullmatch(re.sub(r"[\W_]+(?=[^\W\d_])", "", name).lower())
+    return 0 if found is None else found.lastindex or 0
+
 
 UNLABELED = -1
 """Label of samples without one."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.conversion import LABEL_COLUMNS
+from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import blocks_of_rows
@@ -249,7 +249,7 @@ def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
     return {
         at: name
         for at, name in enumerate(view.feature_names or ())
-        if name.lower() in LABEL_COLUMNS
+        if label_rank(name)
         and scan.lowest[at] < scan.highest[at]
         and float(scan.lowest[at]).is_integer()
         and float(scan.highest[at]).is_integer()

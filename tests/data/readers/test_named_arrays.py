@@ -25,7 +25,7 @@ from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, read
 from tests.data.readers.matlab_files import cells, save_version_73
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 Save = Callable[..., Path]
 
@@ -147,7 +147,8 @@ def test_a_view_with_a_name_of_labels_is_known_by_its_first_rows(tmp_path: Path)
     truth = np.arange(300) % 3
     late = np.stack([truth, np.where(np.arange(300) < 200, truth, 9)], axis=1)
     path = save_archive(tmp_path / "b.npz", X=np.ones((300, 2)) * 0.5, y0=late)
-    assert ingested(path).views == ("X", "y0")
+    with raises(DataError, "'y0'", "--view"):  # of samples 200 on they are not the same
+        ingested(path)
 
 
 # --------------------------------------------------------------------------------- several, none
@@ -238,10 +239,33 @@ def test_texts_that_differ_one_for_each_sample_are_ids(tmp_path: Path, name: str
     texts = {name: [f"s{row}" for row in range(N)], "columns": ["p", "q"], "kind": ["u", "v"] * N}
     path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, **texts)
     assert read(path)[1].sample_ids == tuple(texts[name])
-    square = np.tri(N)  # whose features they may name
-    for more in ({"others": np.array(texts[name])[::-1]}, {"square": square}):
-        save_archive(path, colour=COLOUR, **more, **texts)
-        assert read(path)[1].sample_ids is None
+    save_archive(path, colour=COLOUR, square=np.tri(N), **texts)  # whose features they may name
+    assert read(path)[1].sample_ids is None
+
+
+@pytest.mark.parametrize("save", [save_archive, save_version_73])
+@pytest.mark.parametrize("names", [("of_colour", "of_shape"), ("colour_ids", "shape_ids")])
+def test_ids_of_two_views_in_one_archive(tmp_path: Path, save: Any, names: tuple[str, str]) -> None:
+    """Rows go by the ids that both have; the same ids in two orders may belong to either view."""
+    ids = np.array([f"s{row}" for row in range(N)])
+    path = tmp_path / f"a{'.npz' if save is save_archive else '.mat'}"
+    save(path, colour=COLOUR, shape=SHAPE, **{names[0]: ids, names[1]: ids})
+    assert read(path)[1].sample_ids == tuple(ids)
+    save(path, colour=COLOUR, shape=SHAPE, **{names[0]: ids, names[1]: ids[::-1]})
+    with raises(DataError, path.name, *map(repr, names)):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["Y", "labels", "class_label", "True-Label"])
+def test_several_labels_of_a_sample_are_no_view(tmp_path: Path, name: str) -> None:
+    """A matrix of numbers that are not whole is one, as in pairs X and Y."""
+    path = save_archive(tmp_path / "a.npz", X=COLOUR, **{name: np.c_[LABELS, LABELS > 0]})
+    with raises(DataError, repr(name), "--view", "--labels"):
+        ingested(path)
+    assert ingested(path, views=["X"]).views == ("X",)
+    assert ingested(path, views=["X", name]).views == ("X", name)
+    save_archive(path, X=COLOUR, **{name: SHAPE + 0.5})
+    assert ingested(path).views == ("X", name)
 
 
 def test_labels_that_differ_are_no_ids(tmp_path: Path) -> None:
