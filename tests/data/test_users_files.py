@@ -130,10 +130,6 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
-    "whole numbers below a thousand": (
-        beside(csv_of(A.round().assign(a1=["1.100", "900", "2.250"] * 4).astype({"a0": int, "a2": int, "a3": int}), sep="\t"), "a.txt", A.round().assign(a1=[1100.0, 900, 2250] * 4)),
-        "--decimal",
-    ),
     "doses": (beside(csv_of(A.assign(dose=[f"{k}mg" for k in range(12)]))), "dose"),
     "hexadecimals": (beside(csv_of(A.assign(code=[*map(hex, range(12))]))), "code"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
@@ -160,7 +156,6 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "numbers that touch": (({"a.txt": "13.1-123.021 4.5\n31.3-141.276 2.5\n41.1-133.1 3.5\n"}, (A,)), "13.1-123.021"),
     "integers that touch below a header": (({"a.txt": "    a    b    c\n   121234512345\n   341234567890\n"}, (A,)), "read_fwf"),
     "integers that touch in some rows": (({"a.txt": "   12   34   56\n   121234512345\n   34   56   78\n"}, (A,)), "read_fwf"),
-    "integers that touch in every row": (({"a.txt": "1234512346   12\n2345623467   34\n3456734568  156\n"}, (A,)), "read_fwf"),
     "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "thousands with blanks": (beside(csv_of(LARGE.assign(a1=[f"{k} 234" for k in range(10, 22)]), sep="\t"), "a.txt"), "a1"),

@@ -30,6 +30,8 @@ from mscam_dask.data.views.sample_ids import (
 from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.errors import DataError
 
+_HEAD, _FEW = 64, 5  # rows that are looked at first, and that may agree by chance
+
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
 
@@ -205,31 +207,53 @@ def _agreed(
 
 
 def _check_order(loaded: Sequence[SourceContents]) -> None:
-    """Refuse sources without ids that have the same rows of shared columns, such as two coordinates, in another order."""
+    """Refuse sources without ids whose columns say that their rows are in different orders.
+
+    These are shared columns, such as two coordinates, and one of whole numbers that differ, under any name.
+    """
     tables = [
-        (item.where, np.asarray(view.array), {name: i for i, name in enumerate(view.feature_names)})
+        (item.where, values, view.feature_names or range(values.shape[1]), _keys(values))
         for item in loaded
         for view in item.views
-        if isinstance(view, ArrayRows) and view.feature_names and not is_sparse(view.array)
+        if isinstance(view, ArrayRows) and not is_sparse(view.array)
+        if (values := np.asarray(view.array)).ndim == 2
     ]
-    for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
-        shared = [name for name in own if name in theirs]
-        if where == other or not shared or len(first) != len(second):
+    for one_table, other_table in itertools.combinations(tables, 2):
+        (where, first, names, keys), (other, second, more, other_keys) = one_table, other_table
+        if where == other or len(first) != len(second):
             continue
-        columns = [(first[:, own[name]], second[:, theirs[name]]) for name in shared]
-        if all(np.array_equal(a, b, equal_nan=True) for a, b in columns) or not all(
-            np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in columns
-        ):
-            continue
-        rows, others = (
-            np.unique(np.stack(side, axis=1), axis=0) for side in zip(*columns, strict=True)
-        )
-        # columns with few values may have equal counts of each by chance
-        if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
-            raise DataError(
-                f"{where} and {other} have no sample ids, and the same rows of {shared[:3]} in different orders. Give them "
-                "a column of sample ids (--id-column), or put them in one order."
+        places = {name: place for place, name in enumerate(more) if isinstance(name, str)}
+        shared = [(place, places[name]) for place, name in enumerate(names) if name in places]
+        pairs = ([(keys[key], other_keys[key])] for key in keys if key in other_keys)
+        for chosen in filter(None, (shared, *pairs)):
+            columns = [(first[:, one], second[:, two]) for one, two in chosen]
+            if not np.array_equal(*map(np.sort, columns[0]), equal_nan=True):
+                continue
+            rows, others = (np.stack(side, axis=1) for side in zip(*columns, strict=True))
+            kinds, other_kinds = np.unique(rows, axis=0), np.unique(others, axis=0)
+            # columns with few values may have equal counts of each by chance
+            is_same = 2 * len(kinds) > len(rows) and np.array_equal(
+                kinds, other_kinds, equal_nan=True
             )
+            if is_same and not np.array_equal(rows, others, equal_nan=True):
+                raise DataError(
+                    f"{where} and {other} have no sample ids, and the same rows of {[names[one] for one, _ in chosen[:3]]} and "
+                    f"{[more[two] for _, two in chosen[:3]]} in different orders. Give them a column of sample ids (--id-column), "
+                    "or put them in one order."
+                )
+
+
+def _keys(values: NDArray[Any]) -> dict[bytes, int]:
+    """Positions of columns of whole numbers that differ, by their sorted values, which are not 0 or 1, 2, 3, ..."""
+    head = values[:_HEAD] if values.dtype.kind in "iuf" else values[:_HEAD, :0]
+    places = np.flatnonzero((np.floor(head) == head).all(axis=0))
+    found = {}
+    for place in places[[np.unique(head[:, place]).size == len(head) for place in places]]:
+        column = np.sort(values[:, place]).astype(np.float64)
+        steps = np.diff(column)
+        if len(column) >= _FEW and (steps >= 1).all() and (column[0] > 1 or steps.max() > 1):
+            found[column.tobytes()] = int(place)
+    return found
 
 
 def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:

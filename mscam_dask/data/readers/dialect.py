@@ -6,7 +6,7 @@ import csv
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +24,6 @@ _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,\s]\d{3})+")
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
 _RUN_TOGETHER = re.compile(r"[-+]?\d+\.\d+[-+]\d+\.[-+.\d]+")  # 13.696-123.021
-_FEW = 2  # numbers that are whole by chance
 _SHOWN, _SHOWN_CHARS = 5, 60  # fields, and characters of each
 
 OF_FIXED_WIDTH = "Convert the file (pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
@@ -128,21 +127,7 @@ def check_decimal(dialect: Dialect, where: str) -> str:
         )
     if any(text.lstrip("+-").startswith("0") for text in marked):
         return ""
-    columns = [*zip(*(row for row in body if len(row) == dialect.width), strict=True)]
-    if any(map(_may_have_thousands, columns)):
-        raise DataError(
-            f"{where}: the point in {marked[0]!r} may mark decimals or thousands: a column has such numbers and whole ones. "
-            "Set decimal='.' (--decimal), or write numbers without separators of thousands."
-        )
     return f"{where}: the point in {marked[0]!r} taken as decimal mark; leave it out if it separates thousands."
-
-
-def _may_have_thousands(column: Sequence[str]) -> bool:
-    """Return whether numbers of a column have points, of all that are 1000 or more if these separate thousands."""
-    marked = [text for text in column if "." in text and is_number(text)]
-    others = [text for text in column if "." not in text and is_number(text)]
-    are_small = all(text.isdecimal() and len(text) < 4 for text in others)
-    return min(len(marked), len(others)) >= _FEW and are_small
 
 
 def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -> None:
@@ -175,9 +160,7 @@ def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -
 def check_positions(lines: list[str], where: str) -> None:
     """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
-    fields = [line.split() for line in lines if line.strip()]
-    touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
-    touching += _touching_integers(rows, fields)
+    touching = [text for line in lines for text in line.split() if _RUN_TOGETHER.fullmatch(text)]
     if touching:
         raise DataError(
             f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
@@ -200,31 +183,6 @@ def check_positions(lines: list[str], where: str) -> None:
             f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
-
-
-def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
-    """First numbers of the columns in which whole numbers seem to touch.
-
-    Such a column is as wide as several of the narrowest one, its numbers fill all but one of these widths, and none of
-    the parts begins with 0.
-    """
-    ends = {tuple(stop for _, stop in row) for row in rows}
-    if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
-        return []
-    widths = np.diff([0, *ends.pop()])
-    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
-    if len(rows) < 2 or (widths - sizes)[:, 1:].min(initial=2) < 2:  # separated by single blanks
-        return []
-    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
-    return [
-        fields[0][column]
-        for column in np.flatnonzero(is_wide)
-        if all(
-            row[column][-place] != "0"
-            for row in fields
-            for place in range(least, len(row[column]), least)
-        )
-    ]
 
 
 def fields_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _THINGS = (
 )
 _CERTAIN_NAME = re.compile(
     rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
-    r"mrn|eid|seqn|iid|rid|pid|u?subjid|nhsno|nhsnumber|rownames?"
+    r"mrn|f?eid|seqn|iid|rid|pid|u?subjid|nhsno|nhsnumber|rownames?"
 )
 _MAYBE_NAME = re.compile(
     rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
@@ -55,6 +56,7 @@ _UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _KIND_ROWS = 20
 _LAST_WHOLE = 2**53 - 1  # above it, several whole numbers are one float
+_RISING = 3  # numbers that hardly rise by chance
 
 
 def is_number(text: str, decimal: str = ".") -> bool:
@@ -120,6 +122,13 @@ def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
         return False
     numbers = (list(map(str, range(first, first + len(texts)))) for first in (0, 1))
     return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
+
+
+def are_rising(texts: Sequence[str], decimal: str = ".") -> bool:
+    """Return whether texts are three or more numbers that rise."""
+    if len(texts) < _RISING or not all(is_number(text, decimal) for text in texts):
+        return False
+    return all(low < high for low, high in pairwise(number_of(text, decimal) for text in texts))
 
 
 class Column:

@@ -14,7 +14,6 @@ from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
-    id_strength,
     is_missing,
     is_value,
     parsed_labels,
@@ -174,11 +173,8 @@ def _is_text_per_line(table: Table) -> bool:
     if len(set(map(len, rows))) > 1:
         return True
     columns = [*zip(*rows, strict=True)]
-    are_named = table.has_header and any(
-        name and name not in texts and id_strength(name) > 1 for name, *texts in columns
-    )
     differ = any(2 * len(set(texts)) > len(rows) for texts in columns)
-    return not are_named and not (differ and all(len(set(texts[1:])) > 1 for texts in columns))
+    return not (differ and all(len(set(texts[1:])) > 1 for texts in columns))
 
 
 def read_sample_columns(

@@ -57,7 +57,7 @@ _NOT_TEXT = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".xlsx", ".xls", ".ods"),
     *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
     *(".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight", ".json", ".jsonl", ".xml"),
-    *(".html", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
+    *(".html", ".vcf", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
 
 # Tried in this order; a file that matches no other format is whitespace-separated text.

@@ -19,6 +19,7 @@ from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
     are_names,
+    are_rising,
     is_missing,
     is_whole_number,
 )
@@ -197,14 +198,9 @@ def _are_surer(ids: Sequence[Column], others: Sequence[Column]) -> bool:
     return own > other or any(
         not column.is_unique
         or column.has_decimals
-        or (column.numbers_rows and (column.counts_rows or _are_rising(column.texts)))
+        or (column.numbers_rows and (column.counts_rows or are_rising(column.texts)))
         for column in others
     )
-
-
-def _are_rising(texts: Sequence[str]) -> bool:
-    numbers = [float(text) for text in texts]
-    return numbers == sorted(numbers)
 
 
 def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:

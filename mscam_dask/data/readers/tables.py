@@ -19,6 +19,7 @@ from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
     are_names,
+    are_rising,
     id_strength,
     is_missing,
     is_number,
@@ -63,12 +64,24 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
     re.IGNORECASE,
 )
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
-_ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
+_ROUNDED = 0.01  # difference, beside the spread, of a sum or mean that is shown with few digits
 _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
-_CODES = (9, 99, 999, 9999, 99999, 999999)  # of missing values
+_CODES = (
+    *(int(digit * times) for digit in "789" for times in range(1, 7)),
+    32767,
+    32768,
+)  # of missing values
+_FILL = 1e20  # and those that NetCDF, Stata and others fill in
+_CLASSES, _SOME_ROWS = 20, 64
+_MAY_BE_LABELS = re.compile(
+    r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
+    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion))(?![^\W_])",
+    re.IGNORECASE,
+)
 _HEADINGS = 3  # rows without numbers, fewer of which may be headings
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
+_FEW_PAIRS = 2  # of which a table may be symmetric by chance
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -185,7 +198,8 @@ def _label_columns(table: Table, selection: Selection) -> list[int]:
     names = {
         name: place
         for place, name in enumerate(table.columns)
-        if told is None or place != told.position
+        if (told is None or place != told.position)
+        and (place not in table.left_out or name == selection.labels)
     }
     return [names[name] for name in _label_names(names, selection)]
 
@@ -206,9 +220,10 @@ def _on_rows(
     left_out = {place: why for place, why in table.left_out.items() if place != truth}
     left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
+    own = None if ids is None else rows.texts[ids.position]
     n_barcodes = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
-    if ids is not None and (
-        any(map(_FEATURE_IDS.search, (names[ids.position], *rows.texts[ids.position].texts[:1])))
+    if own is not None and (
+        any(map(_FEATURE_IDS.search, (own.name or "", *own.texts[:1], *own.texts[-1:])))
         or 2 * n_barcodes >= len(names)
     ):
         notes.append(
@@ -221,11 +236,11 @@ def _on_rows(
                 f"{table.where}: the last column has no name and no first values, but later ones such as "
                 f"{next(filter(None, column.texts))!r}. Correct the header, or the row with one field too many."
             )
-        if place in left_out or place in labels or (ids is not None and ids.position == place):
+        if place in left_out or place in labels or column is own:
             continue
-        if ids is not None:
-            _check_order(table, rows.texts[ids.position], column)
-        reason = _why_no_feature(place, column, None if ids is None else rows.texts[ids.position])
+        if own is not None:
+            _check_order(table, own, column)
+        reason = _why_no_feature(place, column, own)
         if reason:
             left_out[place] = reason
         elif column.strength or (
@@ -238,23 +253,24 @@ def _on_rows(
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
-    if ids is not None and not any(map(is_missing, rows.texts[ids.position].texts)):
-        check_sample_ids(rows.texts[ids.position].texts, where=repr(table.where))
+    if own is not None:
+        _check_ids(table, own)
     if features or truth is None:
         values = _values(table, rows, features)
     else:  # labels only
         values = np.empty((len(rows.texts[truth].texts), 0))
     if ids is None and table.source.id_column is None:
         _check_long(table, values)
-    sample_ids = None if ids is None else tuple(rows.texts[ids.position].texts)
-    if table.names_of(features) == sample_ids and (filled := _mirrored(values)) is not None:
-        values = filled
-        notes.append("missing cells filled with those beyond the diagonal.")
-    notes += _notes_of_codes(values, [names[place] for place in features])
+    feature_names = table.names_of(features)
+    sample_ids = None if own is None else tuple(own.texts)
+    if table.source.id_column is not False:
+        values, sample_ids, found = _mirrored(values, feature_names, sample_ids)
+        notes += found
+    notes += _notes_of_labels(values, [names[p] for p in features], has_names=table.has_header)
     return _contents(
         table,
         values,
-        table.names_of(features),
+        feature_names,
         sample_ids,
         None if truth is None else rows.texts[truth].texts,
         truth=None if truth is None else f"column {names[truth]!r}",
@@ -263,6 +279,17 @@ def _on_rows(
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
+
+
+def _check_ids(table: Table, ids: Column) -> None:
+    """Refuse repeated ids, and a second header among the rows."""
+    if ids.name and ids.name in ids.texts:
+        raise DataError(
+            f"{table.where}: row {ids.texts.index(ids.name)} (counted from 0 below the header) is called {ids.name!r}, as the "
+            "column of sample ids is: it seems to be a second header. Remove it."
+        )
+    if not any(map(is_missing, ids.texts)):
+        check_sample_ids(ids.texts, where=repr(table.where))
 
 
 def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
@@ -298,14 +325,8 @@ def _check_long(table: Table, values: NDArray[Any]) -> None:
 
 def _check_order(table: Table, ids: Column, other: Column) -> None:
     """Refuse a second column under the name of the sample ids that has them in another order."""
-    known = [pair for pair in zip(ids.texts, other.texts, strict=True) if not is_missing(pair[1])]
-    n_shared = len({text for _, text in known}.intersection(ids.texts))
-    if (
-        other.key
-        and other.key == ids.key
-        and any(own != text for own, text in known)
-        and 2 * n_shared > len(known)
-    ):
+    is_other = other.key == ids.key and other.texts != ids.texts
+    if other.key and is_other and 2 * len({*other.texts} & {*ids.texts}) > len(other.texts):
         raise DataError(
             f"{table.where}: two columns {ids.name!r} have the same sample ids in different orders, as two tables side by "
             "side have. Write each to a file or sheet of its own, or drop one of the columns."
@@ -319,7 +340,9 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     places = [place for place in range(len(names)) if place not in table.left_out]
     has_numbers = first.is_key and not are_counted(first.texts)
     may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
-    if table.told_ids is None and (may_be_entrez or (first.is_text and first.is_unique)):
+    is_axis = table.has_header and first.has_decimals and len(first.texts) >= _TOTAL_ROWS
+    is_axis &= any(are_rising(first.texts[::step], table.decimal) for step in (1, -1))
+    if table.told_ids is None and (may_be_entrez or is_axis or (first.is_text and first.is_unique)):
         table = replace(table, id_position=0)
     may_be_names = {
         place: head_of(place) for place in places if head_of(place).is_text or place == 0
@@ -332,6 +355,9 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         for p in places
         if p != own
         and (_OF_GENES.fullmatch(names[p]) or _is_description(head_of(p), table.decimal))
+    ]
+    others += [  # empty ones behind them, such as descriptions of proteins
+        p for p in places if p - 1 in (own, *others) and all(map(is_missing, head_of(p).texts))
     ]
     others += _between_texts(table, [p for p in places if p not in others and p != own])
     left_out |= dict.fromkeys(others, "describes the features")
@@ -462,6 +488,10 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     notes = [*notes, *_notes_of_statistics(values, sample_ids or (), table.where)]
+    if values.size:
+        notes += _notes_of_codes(
+            values, feature_names or [f"column {j}" for j in range(values.shape[1])]
+        )
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
@@ -525,33 +555,44 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     return rows.values[:, slots]
 
 
-def _mirrored(values: NDArray[Any]) -> NDArray[Any] | None:
-    """A matrix that is symmetric once missing cells are filled with those beyond the diagonal; None if it is not, or was."""
-    if values.shape[0] != values.shape[1] or np.array_equal(values, values.T, equal_nan=True):
-        return None
-    filled = np.where(np.isnan(values), values.T, values)
-    return filled if np.array_equal(filled, filled.T, equal_nan=True) else None
+def _mirrored(
+    values: NDArray[Any], names: tuple[str, ...] | None, ids: tuple[str, ...] | None
+) -> tuple[NDArray[Any], tuple[str, ...] | None, list[str]]:
+    """Values and ids of a table, and notes: one that is symmetric has its missing cells beyond the diagonal, and one name for each sample."""
+    filled = (
+        np.where(np.isnan(values), values.T, values) if len(values) == len(values.T) else values
+    )
+    if (
+        not _FEW_PAIRS < len(values) == len(values.T)
+        or ids not in (None, names)
+        or not np.array_equal(filled, filled.T, equal_nan=True)
+        or not np.ptp(filled)
+    ):
+        return values, ids, []
+    notes = []
+    if not np.array_equal(values, filled, equal_nan=True):
+        notes.append("missing cells filled with those beyond the diagonal.")
+    if ids != names:
+        notes.append("names of columns taken as sample ids, for the table is symmetric.")
+    return filled, names, notes
 
 
 def _notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
     """Refuse first and last samples that have the sums or other statistics of the others; notes on ids that say so."""
+    values, last = values[:, :_SOME], len(values) - 1
     n_first, n_last = (
         sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
         for order in (ids, reversed(ids))
     )
-    others = values[n_first : len(values) - n_last]
-    if not others.size:
-        return []
     named = [*range(n_first), *range(len(values) - n_last, len(values))]
-    found = [row for row in (0, len(values) - 1) if row not in named and _is_total(values, row)]
-    if named:
-        import pandas as pd
-
-        made = pd.DataFrame(others).agg([*_STATISTICS]).to_numpy()
-        for row in named:
-            is_known = ~np.isnan(values[row])
-            close = np.isclose(made[:, is_known], values[row, is_known], rtol=_ROUNDED, atol=0)
-            found += [row] if is_known.any() and close.all(axis=1).any() else []
+    rest = slice(n_first, len(values) - n_last)
+    found = [row for row in named if _is_statistic(values[row], values[rest], _STATISTICS)]
+    found += [
+        row
+        for row, others in ((0, values[1:]), (last, values[:-1]))
+        if row not in named and len(others) >= _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS
+        if _is_statistic(values[row], others, _STATISTICS[:2])
+    ]
     if found:
         what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
         raise DataError(
@@ -564,25 +605,26 @@ def _notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -
     return [f"{listing} at the start or end taken as samples; remove them if they are none."]
 
 
-def _is_total(values: NDArray[Any], row: int) -> bool:
-    """Return whether the first or last row has the sums or means of the others, up to a small part of their spread."""
-    own, others = values[row, :_SOME], (values[1:] if row == 0 else values[:row])[:, :_SOME]
-    if len(others) < _TOTAL_ROWS or not np.isfinite(others).all():
-        return False
+def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str]) -> bool:
+    """Return whether a row has one kind of statistic of others, up to a small part of their spread."""
+    import pandas as pd
+
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = others.std(axis=0)
-        differs = (spread > 0) & np.isfinite(spread)
-        return bool(differs.sum() >= _TOTAL_COLUMNS and own[differs].any()) and any(
-            np.all(np.abs(total - own)[differs] <= _ROUNDED * spread[differs])
-            for total in (others.sum(axis=0), others.mean(axis=0))
-        )
+        frame = pd.DataFrame(others)
+        spread = frame.std().to_numpy()
+        differs = (spread > 0) & np.isfinite(spread) & ~np.isnan(own)
+        if not own[differs].any():
+            return False
+        distances = np.abs(frame.loc[:, differs].agg([*kinds]).to_numpy() - own[differs])
+        return bool((distances <= _ROUNDED * spread[differs]).all(axis=1).any())
 
 
 def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     """A note on columns with a number such as -999 that is far from all others: it may mark missing cells."""
     found: dict[float, list[str]] = defaultdict(list)
     for extremes in (np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)):
-        for place in np.flatnonzero(np.isin(np.abs(extremes), _CODES)):
+        sizes = np.abs(extremes)
+        for place in np.flatnonzero(np.isin(sizes, _CODES) | (sizes >= _FILL)):
             column, code = values[:, place], float(extremes[place])
             others = column[(column != code) & ~np.isnan(column)]
             if others.size and (code < 0 <= others.min() or np.abs(others).max() < abs(code) / 10):
@@ -592,3 +634,18 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         "marks missing cells."
         for code, columns in found.items()
     ]
+
+
+def _notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
+    """A note on columns of few whole numbers that may be labels: by their names, else the first or last beside decimals."""
+    may_be = [p for p, name in enumerate(names) if _MAY_BE_LABELS.search(name)]
+    if not has_names:
+        head = values[:_SOME_ROWS]
+        have_decimals = (np.floor(head) != head).any(axis=0)
+        may_be = [0, len(names) - 1] if 2 * have_decimals.sum() > len(names) else []
+    found = []
+    for place in dict.fromkeys(may_be):
+        kinds = np.unique(values[:, place])
+        if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
+            found.append(names[place])
+    return [f"{listed(found)} taken as features; --labels NAME if one has labels."] if found else []

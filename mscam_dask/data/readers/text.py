@@ -7,7 +7,6 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import IO, Any
 
 import numpy as np
@@ -28,11 +27,12 @@ from mscam_dask.data.readers.dialect import (
 )
 from mscam_dask.data.readers.fields import (
     CERTAIN,
+    are_rising,
     are_whole,
     id_strength,
     is_number,
     is_value,
-    number_of,
+    is_whole_number,
 )
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import label_rank
@@ -46,10 +46,13 @@ _BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _MOST_FAILURES = 32  # blocks that NumPy cannot read until it is not tried any more
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
-_COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
+_COMMENT = re.compile(r"[!^]|#(?!N/?A\b)", re.IGNORECASE)
 _DIRECTIVES = ("#q2:", "#!{")  # of QIIME 2 and Perseus, below the header
 _END = "\x1a"  # of a text, in DOS
-_PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
+_OF_SAMPLES = {  # before the genotypes of PLINK's .raw files, and the counts of mothur
+    ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"): (2, 3, 4, 5),
+    ("label", "Group", "numOtus"): (0, 2),
+}
 _OF_OTHERS = re.compile(r"\s*(<(!doctype|html|table|\?xml|meta)|[\[{]\s*[\"\[{])", re.IGNORECASE)
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 
@@ -152,6 +155,16 @@ def _table(
         left_out |= dict.fromkeys({*places} - {id_position}, "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
     number_rows = are_whole([row[0] for row in body])
+    if (
+        has_row_names
+        and delimiter == ","
+        and not number_rows
+        and id_strength(columns[1]) == CERTAIN
+    ):
+        raise DataError(
+            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: a comma may be a "
+            "decimal mark. Write decimal points, or a name of the first column into the header."
+        )
     n_apart = len(above) - (first is not None and n_lines == 0)
     said = [
         dialect.name,
@@ -204,7 +217,7 @@ def _heading(
             return names, 0, ""
     has_header, note = source.header, ""
     is_blank_behind = len(first) > 2 and not any(first[1:])
-    if is_blank_behind and not all(is_value(field, decimal) for field in second[1:]):
+    if is_blank_behind and not all(is_value(field, decimal) for row in rows for field in row[1:]):
         raise DataError(
             f"{where}: the first line, {shown_fields(first)}, has no names of columns. Leave it out (--skip {len(above) + 1}), "
             "or write them in it."
@@ -214,8 +227,11 @@ def _heading(
             has_header = True
         else:
             has_header, note = _has_header(source, where, rows, decimal)
-        if has_header and len(first) > 1:
-            _check_title(where, rows)
+        if has_header and len(second) > _NUMBERED and _name_decimals(second[1:], rows[2:]):
+            raise DataError(
+                f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
+                f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."
+            )
     if not has_header:
         return None, 0, note
     n_lines = 1 + "".join(next(fields_of(lines, dialect.delimiter))).count("\n")
@@ -236,8 +252,13 @@ def _has_header(
     is_named = _names_ids(lead)
     if any(map(is_text, first[1:])):
         is_header = is_named or first in body or not _is_like(first, body, is_text, decimal)
+        below = [*zip(*body, strict=True)] or [()] * len(first)
+        of_numbers = [n for n, own in zip(first, below, strict=True) if not any(map(is_text, own))]
+        if is_header and (is_named or any(map(is_text, of_numbers)) or not of_numbers):
+            return True, ""
         taken = "the first sample (--header if it names the columns)"
-        return is_header, "" if is_header else _taken(where, first, taken)
+        names = "the names of columns (--no-header if it is a sample)"
+        return is_header, _taken(where, first, names if is_header else taken)
     of_samples = source.samples_in != "rows"
     has_ids = is_text(lead)
     second = body[0] if body else []
@@ -260,10 +281,11 @@ def _has_header(
         is_unclear = not has_header
     else:
         # Three or more consecutive whole numbers above others, from 0 (what a frame writes for columns without
-        # names) or behind the heading of text ids, number or date the columns.
+        # names) or behind the heading of text ids, number or date the columns, as do any above decimals behind one.
         may_count = are_counted and len(digits) >= _NUMBERED
+        are_names = has_ids and differ and _name_decimals(digits, body)
         from_0 = may_count and int(digits[0]) == 0
-        has_header = may_count and are_others and (from_0 or has_ids)
+        has_header = (may_count and are_others and (from_0 or has_ids)) or are_names
         is_unclear = may_count and not has_header and (are_others or from_0)
         is_unclear |= stands_out and not has_header and len(digits) >= _RISING
     if is_unclear:
@@ -283,18 +305,15 @@ def _has_header(
     return has_header, _taken(where, first, taken) if doubt else ""
 
 
-def _check_title(where: str, rows: list[list[str]]) -> None:
-    """Refuse a first line above whole numbers that name the columns: they count, as years do, or tell equal names apart."""
-    first, second, *body = [*rows, [], []][: max(3, len(rows))]
-    names, numbers = first[1:], second[1:]
-    are_apart = len({*names}) < len(names) == len({*zip(names, numbers, strict=False)})
-    are_names = all(map(str.isdecimal, numbers)) and (are_apart or _count_up(numbers))
-    are_others = not any(all(map(str.isdecimal, row[1:])) for row in body)
-    if len(numbers) > _NUMBERED and are_names and are_others and not is_value(first[-1]):
-        raise DataError(
-            f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
-            f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."
-        )
+def _name_decimals(numbers: list[str], rows: list[list[str]]) -> bool:
+    """Return whether three or more whole numbers stand above columns of which most fields are not whole, as names do."""
+    columns = zip(*(row[-len(numbers) :] for row in rows), strict=True)
+    return (
+        len(numbers) >= _NUMBERED
+        and are_whole(numbers)
+        and bool(rows)
+        and all(2 * sum(map(is_whole_number, own)) <= len(own) for own in columns)
+    )
 
 
 def _names_ids(name: str) -> bool:
@@ -315,7 +334,7 @@ def _is_like(
 ) -> bool:
     """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured.
 
-    Text that names labels or ids, or that is new above a column of labels, is a header.
+    Text that names labels or ids, or that is new above a column of labels, is a header; numbers that repeat name nothing.
     """
 
     def is_name(field: str) -> bool:
@@ -339,6 +358,8 @@ def _is_like(
         if is_number(name, decimal) and not has_text
     ]
     numbers, *rows = [[row[place] for place in places] for row in (first, *body)]
+    if n_texts == 0 and len({*numbers}) < len(numbers):
+        return True
     are_measured = not are_whole(numbers) and not _stand_out(numbers, rows, decimal)
     return are_measured and n_texts < len(numbers)
 
@@ -346,18 +367,10 @@ def _is_like(
 def _stand_out(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
     """Return whether numbers rise or fall, as wavelengths, masses and times in a header do, but not those below."""
     return any(
-        _are_rising(numbers[::step], decimal)
-        and not any(_are_rising(row[::step], decimal) for row in rows[:_NUMBERED])
+        are_rising(numbers[::step], decimal)
+        and not any(are_rising(row[::step], decimal) for row in rows[:_NUMBERED])
         for step in (1, -1)
     )
-
-
-def _are_rising(numbers: list[str], decimal: str) -> bool:
-    """Return whether three or more numbers rise."""
-    if len(numbers) < _NUMBERED or not all(is_number(number, decimal) for number in numbers):
-        return False
-    values = [number_of(number, decimal) for number in numbers]
-    return all(value < above for value, above in pairwise(values))
 
 
 def _taken(where: str, first: list[str], role: str) -> str:
@@ -368,7 +381,8 @@ def _columns(
     where: str, names: list[str], body: list[list[str]], decimal: str
 ) -> tuple[list[str], dict[int, str], bool]:
     """Names of all columns, those that are left out and why, and whether the first has the names of rows."""
-    left_out = dict.fromkeys(range(2, 6), "describes the samples") if names[:6] == _PLINK else {}
+    known = (places for start, places in _OF_SAMPLES.items() if (*names[: len(start)],) == start)
+    left_out = dict.fromkeys(next(known, ()), "describes the samples")
     if not body or len(body[0]) - len(names) != 1:
         if len(names) > 1 and not names[-1] and not any(row[-1] for row in body):
             left_out[len(names) - 1] = "empty"
@@ -501,8 +515,8 @@ def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> Da
     remedy = "Put quotes around fields that have the delimiter in them"
     if any("\n" in field for field in row):
         remedy = "If a quote is not closed there, correct it"
-    elif row[0].startswith("#"):
-        remedy = "If it is a comment, set --comment '#'"
+    elif row[0].startswith(("#", "%", "!")):
+        remedy = f"If it is a comment, set --comment '{row[0][0]}'"
     elif len(row) < dialect.width:
         remedy = "Remove the row if it is no sample, or write its empty cells too"
         if dialect.delimiter is None:

@@ -160,7 +160,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
                 if own.isdisjoint(others):
                     raise DataError(
                         f"{_examples({name: known[name]})} and {_examples({other: known[other]})} share no "
-                        f"sample. {_check(known[name], known[other])}."
+                        f"sample. {_CHECK}."
                     )
                 sides = ((name, sorted(own - others)), (other, sorted(others - own)))
                 only = " and ".join(
@@ -180,7 +180,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         everywhere = frozenset.intersection(*sets.values())
         if not everywhere:
             raise DataError(
-                f"join='inner': no sample id is in all of {_examples(known)}. {_check()}, or set join='outer' "
+                f"join='inner': no sample id is in all of {_examples(known)}. {_CHECK}, or set join='outer' "
                 "if each two of them share some."
             )
         return tuple(name for name in union if name in everywhere)
@@ -191,7 +191,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         parts = " and ".join(_examples({names[i]: known[names[i]] for i in g}) for g in groups[:2])
         raise DataError(
             f"join={join!r}: {parts} share no sample, and views without a sample in common cannot be "
-            f"clustered together. {_check(*(known[names[g[0]]] for g in groups[:2]))}, or leave one group out."
+            f"clustered together. {_CHECK}, or leave one group out."
         )
     return union
 
@@ -200,21 +200,10 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name!r} (first ids: {list(own[:_SHOWN])})" for name, own in known.items())
 
 
-def _check(*sides: Sequence[str]) -> str:
-    """Advice on ids of which none is shared; of two holders with what would make them equal."""
-    ends = [_common_ends(side) for side in sides]
-    cores = [
-        {text.removeprefix(head).removesuffix(tail) for text in side}
-        for side, (head, tail) in zip(sides, ends, strict=True)
-    ]
-    n_equal = len(set.intersection(*cores)) if cores else 0
-    parts = " and ".join(repr("...".join(end)) for end in ends)
-    return (
-        f"{f'Without {parts} {n_equal} would be equal. ' if 2 * n_equal > min(map(len, sides), default=0) else ''}"
-        "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column none "
-        "leaves numbers out; samples_in='columns', --samples-in columns, reads a file with samples on columns)"
-    )
-
+_CHECK = (
+    "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column none "
+    "leaves numbers out; samples_in='columns', --samples-in columns, reads a file with samples on columns)"
+)
 
 _SEPARATOR = re.compile(r"[\W_]+")
 

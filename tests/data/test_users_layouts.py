@@ -1,0 +1,157 @@
+"""Layouts of files that say more than a table: headers, labels, codes, and orders of samples that contradict."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.readers.base import Source
+from mscam_dask.data.store.dataset import open_store
+from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read
+from tests.messages import quotes
+
+COUNTS = A.abs().round().astype(int)
+TYPES = np.arange(12) % 3
+
+
+def notes_on(folder: Path, text: str, **options: Any) -> str:
+    (folder / "a.csv").write_text(text)
+    return " ".join(ingest(Source(folder / "a.csv", **options), folder / "s.zarr").notes)
+
+
+@pytest.mark.parametrize("mark", [",", "\t", " "])
+def test_a_first_sample_of_repeated_whole_numbers_is_no_header(tmp_path: Path, mark: str) -> None:
+    """As in .fam files of PLINK, which begin with two texts."""
+    known = COUNTS.assign(a1=0, a2=[0, *COUNTS["a2"][1:]]).set_axis(pd.RangeIndex(4), axis=1)
+    text = known.reset_index(names="i").assign(f=[f"F{k}" for k in range(12)]).set_index("f")
+    files = {"a.txt": text.to_csv(sep=mark, header=False)}
+    assert read(tmp_path, files, (known.set_axis(text.index),)) == "right"
+
+
+def test_a_header_of_numbers_that_differ_is_told(tmp_path: Path) -> None:
+    text = COUNTS.assign(a0=1, a1=2, a2=3, a3=4).assign(f=[f"F{k}" for k in range(12)])
+    said = notes_on(tmp_path, text.set_index("f", append=True).to_csv(header=False))
+    assert re.search(re.escape("--no-header"), said)
+
+
+@pytest.mark.parametrize("names", [["35", "50", "62", "81"], ["100007", "100010", "104", "99"]])
+def test_whole_numbers_name_columns_of_decimals(tmp_path: Path, names: list[str]) -> None:
+    """As chemical ids of metabolites do, under a heading of ids that no list has."""
+    frame = A.set_axis(names, axis=1)
+    assert read(tmp_path, *beside(csv_of(frame, "PARENT_SAMPLE_NAME"), frame=frame)) == "right"
+
+
+@pytest.mark.parametrize("frame", [A, A.set_axis(["7157", "1956", "672", "675"], axis=1)])
+def test_a_second_header_among_the_samples_is_refused(tmp_path: Path, frame: pd.DataFrame) -> None:
+    text = csv_of(frame[:6]) + csv_of(frame[6:])
+    found = read(tmp_path, {"a.csv": text}, (frame,))
+    assert re.match(quotes("refused", "a.csv", "row 6", "'id'"), found), found
+
+
+def test_decimal_commas_among_commas_do_not_shift_values(tmp_path: Path) -> None:
+    rows = "".join(f"P{k},{k},5,{k + 1}\n" for k in range(12))
+    found = read(tmp_path, {"a.csv": "sample,a0,a1\n" + rows}, (A,))
+    assert re.match(quotes("refused", "a.csv", "'sample'", "decimal"), found), found
+
+
+def test_columns_that_describe_the_samples_of_mothur(tmp_path: Path) -> None:
+    text = COUNTS.reset_index(names="Group").assign(label=0.03, numOtus=4)
+    text = text[["label", "Group", "numOtus", *COUNTS]]
+    files = {"a.shared": text.to_csv(sep="\t", index=False)}
+    assert read(tmp_path, files, (COUNTS.astype(float),)) == "right"
+
+
+def test_a_dataset_of_geo(tmp_path: Path) -> None:
+    above = "^DATABASE = Geo\n!Database_name = x\n^DATASET = GDS1\n#ID_REF = probe\n!dataset_table_begin\n"
+    table = A.T.assign(IDENTIFIER=[*"wxyz"])[["IDENTIFIER", *A.index]]
+    text = above + csv_of(table, "ID_REF", sep="\t") + "!dataset_table_end\n"
+    assert read(tmp_path, {"a.soft": text}, (A,), samples_in="columns") == "right"
+
+
+# ------------------------------------------------------------------------------ samples on columns
+
+
+def test_an_empty_column_beside_descriptions_is_no_sample(tmp_path: Path) -> None:
+    """As the descriptions of DIA-NN; a sample that is absent from this file stays one."""
+    table = A.T.assign(Genes=[*"wxyz"], Description=np.nan)[["Genes", "Description", *A.index]]
+    text = csv_of(table, "Protein.Group", sep="\t")
+    assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
+    gone = A.drop("P07").reindex(A.index)
+    files = {"a.txt": csv_of(gone.T, sep="\t"), "b.csv": csv_of(B)}
+    assert read(tmp_path, files, (gone, B), samples_in="columns") == "right"
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_an_axis_beside_samples_on_columns_names_features(tmp_path: Path, step: int) -> None:
+    waves = np.arange(400.5, 412.5)[::step]
+    frame = A.T.reset_index(drop=True).T.reindex(columns=range(12), fill_value=0.5)
+    frame = frame.set_axis(waves.astype(str), axis=1)
+    files = {"a.csv": csv_of(frame.T, "shift")}
+    assert read(tmp_path, files, (frame,), samples_in="columns") == "right"
+
+
+# ------------------------------------------------------------------------------------------ orders
+
+
+@pytest.mark.parametrize("names", [("hospnr", "fallnr"), ("x", "y1")])
+def test_equal_numbers_in_two_orders_under_two_names_are_refused(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """Behind the features, where nothing says that they are ids."""
+    tables = [A.reset_index(drop=True), B.reset_index(drop=True)]
+    first, second = (f.assign(**{n: NUMBERS}) for f, n in zip(tables, names, strict=True))
+    second = second.iloc[ORDER]
+    files = {f"{k}.csv": f.to_csv(index=False) for k, f in (("a", first), ("b", second))}
+    found = read(tmp_path, files, (first, second))
+    assert re.match(quotes("refused", "a.csv", "b.csv", *map(repr, names)), found), found
+
+
+@pytest.mark.parametrize("view_type", ["distance", "kernel"])
+def test_names_of_columns_are_those_of_the_rows_of_a_symmetric_table(
+    tmp_path: Path, view_type: str
+) -> None:
+    values = np.abs(A.to_numpy()[:, :1] - A.to_numpy()[:, 0])
+    frame = pd.DataFrame(values if view_type == "distance" else np.exp(-values), A.index, A.index)
+    (tmp_path / "b.csv").write_text(csv_of(B))
+    frame.iloc[ORDER, ORDER].to_csv(tmp_path / "d.csv", index=False)
+    ingest([tmp_path / "b.csv", tmp_path / "d.csv"], tmp_path / "s", view_type={"d": view_type})
+    view = open_store(tmp_path / "s").views[1]
+    np.testing.assert_array_equal(view.read(0, 12), frame)
+
+
+# ------------------------------------------------------------------------------- labels and codes
+
+
+@pytest.mark.parametrize("name", ["y", "Outcome", "cell_type_id", "predicted.label", "Survived"])
+def test_features_that_may_be_labels_are_told_by_their_names(tmp_path: Path, name: str) -> None:
+    assert re.search(f"'{name}'.*--labels", notes_on(tmp_path, csv_of(A.assign(**{name: TYPES}))))
+    (tmp_path / "s.zarr").rename(tmp_path / "t.zarr")
+    assert "--labels" not in notes_on(tmp_path, csv_of(A.assign(**{name: A["a0"]})))
+
+
+@pytest.mark.parametrize("place", [0, 4])
+def test_features_that_may_be_labels_are_told_without_names(tmp_path: Path, place: int) -> None:
+    frame = A.copy()
+    frame.insert(place, "kind", TYPES)
+    said = notes_on(tmp_path, frame.to_csv(header=False, index=False))
+    assert re.search(f"'column {place}'.*--labels", said)
+
+
+@pytest.mark.parametrize("code", [-999, 888, 7777, -9, -32768, 1e20, -3.4028234663852886e38])
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in: str) -> None:
+    frame = A.abs().mask(A.iloc[3, 2] == A, code)
+    said = notes_on(
+        tmp_path, csv_of(frame if samples_in == "rows" else frame.T), samples_in=samples_in
+    )
+    assert re.search(f"'a2', have {re.escape(f'{code:g}')},", said)
+    assert (
+        outcome([Source(tmp_path / "a.csv", samples_in=samples_in)], {"a": frame}, tmp_path / "t")
+        == "right"
+    )
