@@ -145,7 +145,7 @@ def test_features_that_may_be_labels_are_told_without_names(tmp_path: Path, plac
 
 @pytest.mark.parametrize("code", [-999, 888, 7777, -9, -32768, 1e20, -3.4028234663852886e38])
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in: str) -> None:
+def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in: Any) -> None:
     frame = A.abs().mask(A.iloc[3, 2] == A, code)
     said = notes_on(
         tmp_path, csv_of(frame if samples_in == "rows" else frame.T), samples_in=samples_in

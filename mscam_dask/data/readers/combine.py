@@ -227,7 +227,8 @@ def _check_order(loaded: Sequence[SourceContents]) -> None:
         pairs = ([(keys[key], other_keys[key])] for key in keys if key in other_keys)
         for chosen in filter(None, (shared, *pairs)):
             columns = [(first[:, one], second[:, two]) for one, two in chosen]
-            if not np.array_equal(*map(np.sort, columns[0]), equal_nan=True):
+            one, two = map(np.sort, columns[0])
+            if not np.array_equal(one, two, equal_nan=True):
                 continue
             rows, others = (np.stack(side, axis=1) for side in zip(*columns, strict=True))
             kinds, other_kinds = np.unique(rows, axis=0), np.unique(others, axis=0)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.sample_ids import MISSING
+from mscam_dask.data.views.sources import listed
+from mscam_dask.errors import DataError
 
 _OF_STATA = re.compile(r"\.[a-zA-Z_]")  # and SAS, for several reasons
 _MINUS = "\u2212"  # of typeset tables
@@ -56,6 +59,26 @@ _UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _KIND_ROWS = 20
 _LAST_WHOLE = 2**53 - 1  # above it, several whole numbers are one float
+_OF_STATISTICS = re.compile(
+    r"\W*(((grand|sub)[ -]?)?(total|sum|mean|average|avg|median|std|stdev|gesamt|summe|mittelwert|moyenne|promedio)s?\b.*|"
+    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv|lo[dq]|[lu]loq)\W*)",
+    re.IGNORECASE,
+)
+_STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
+_ROUNDED = 0.01  # difference, beside the spread, of a sum or mean that is shown with few digits
+_SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
+_CODES = (
+    *(int(digit * times) for digit in "789" for times in range(1, 7)),
+    32767,
+    32768,
+)  # of missing values
+_FILL = 1e20  # and those that NetCDF, Stata and others fill in
+_CLASSES, _SOME_ROWS = 20, 64
+_MAY_BE_LABELS = re.compile(
+    r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
+    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion))(?![^\W_])",
+    re.IGNORECASE,
+)
 _RISING = 3  # numbers that hardly rise by chance
 
 
@@ -128,7 +151,9 @@ def are_rising(texts: Sequence[str], decimal: str = ".") -> bool:
     """Return whether texts are three or more numbers that rise."""
     if len(texts) < _RISING or not all(is_number(text, decimal) for text in texts):
         return False
-    return all(low < high for low, high in pairwise(number_of(text, decimal) for text in texts))
+    return all(
+        low < high for low, high in itertools.pairwise(number_of(text, decimal) for text in texts)
+    )
 
 
 class Column:
@@ -199,3 +224,80 @@ def parsed_labels(texts: Sequence[str]) -> NDArray[Any]:
         if not np.any(np.abs(numbers) > _LAST_WHOLE):
             return numbers
     return np.array(known, dtype=np.str_)
+
+
+# values of columns -----------------------------------------------------------------------------
+
+
+def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
+    """Refuse first and last samples that have the sums or other statistics of the others; notes on ids that say so."""
+    values, last = values[:, :_SOME], len(values) - 1
+    n_first, n_last = (
+        sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
+        for order in (ids, reversed(ids))
+    )
+    named = [*range(n_first), *range(len(values) - n_last, len(values))]
+    rest = slice(n_first, len(values) - n_last)
+    found = [row for row in named if _is_statistic(values[row], values[rest], _STATISTICS)]
+    found += [
+        row
+        for row, others in ((0, values[1:]), (last, values[:-1]))
+        if row not in named and len(others) >= _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS
+        if _is_statistic(values[row], others, _STATISTICS[:2])
+    ]
+    if found:
+        what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
+        raise DataError(
+            f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
+            "rename it if it is one: this is looked for in the first and the last rows."
+        )
+    if not named:
+        return []
+    listing = ", ".join(repr(ids[row]) for row in named)
+    return [f"{listing} at the start or end taken as samples; remove them if they are none."]
+
+
+def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str]) -> bool:
+    """Return whether a row has one kind of statistic of others, up to a small part of their spread."""
+    import pandas as pd
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        frame = pd.DataFrame(others)
+        spread = frame.std().to_numpy()
+        differs = (spread > 0) & np.isfinite(spread) & ~np.isnan(own)
+        if not own[differs].any():
+            return False
+        distances = np.abs(frame.loc[:, differs].agg([*kinds]).to_numpy() - own[differs])
+        return bool((distances <= _ROUNDED * spread[differs]).all(axis=1).any())
+
+
+def notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on columns with a number such as -999 that is far from all others: it may mark missing cells."""
+    found: dict[float, list[str]] = defaultdict(list)
+    for extremes in (np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)):
+        sizes = np.abs(extremes)
+        for place in np.flatnonzero(np.isin(sizes, _CODES) | (sizes >= _FILL)):
+            column, code = values[:, place], float(extremes[place])
+            others = column[(column != code) & ~np.isnan(column)]
+            if others.size and (code < 0 <= others.min() or np.abs(others).max() < abs(code) / 10):
+                found[code].append(names[int(place)])
+    return [
+        f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, unlike all other values; write NA if it "
+        "marks missing cells."
+        for code, columns in found.items()
+    ]
+
+
+def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
+    """A note on columns of few whole numbers that may be labels: by their names, else the first or last beside decimals."""
+    may_be = [p for p, name in enumerate(names) if _MAY_BE_LABELS.search(name)]
+    if not has_names:
+        head = values[:_SOME_ROWS]
+        have_decimals = (np.floor(head) != head).any(axis=0)
+        may_be = [0, len(names) - 1] if 2 * have_decimals.sum() > len(names) else []
+    found = []
+    for place in dict.fromkeys(may_be):
+        kinds = np.unique(values[:, place])
+        if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
+            found.append(names[place])
+    return [f"{listed(found)} taken as features; --labels NAME if one has labels."] if found else []

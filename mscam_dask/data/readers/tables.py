@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,9 @@ from mscam_dask.data.readers.fields import (
     is_missing,
     is_number,
     is_value,
+    notes_of_codes,
+    notes_of_labels,
+    notes_of_statistics,
     number_of,
     parsed_labels,
 )
@@ -53,35 +55,15 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
     r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
     r"N_(unmapped|multimapping|noFeature|ambiguous)"
 )
-_OF_STATISTICS = re.compile(
-    r"\W*(((grand|sub)[ -]?)?(total|sum|mean|average|avg|median|std|stdev|gesamt|summe|mittelwert|moyenne|promedio)s?\b.*|"
-    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv|lo[dq]|[lu]loq)\W*)",
-    re.IGNORECASE,
-)
 _MEASURE = re.compile(  # in names of columns of which a sample has several
     r"[\W_]*(?<![^\W_])((max|razor)?lfq|intensity|ibaq|ms/ms|spectral|counts?|unique|total|razor|peptides?|sequence coverage|"
     r"tpm|[fr]pkm|cpm|abundance|quantity)(?![^\W_])[\W_]*",
     re.IGNORECASE,
 )
-_STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
-_ROUNDED = 0.01  # difference, beside the spread, of a sum or mean that is shown with few digits
-_SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
-_CODES = (
-    *(int(digit * times) for digit in "789" for times in range(1, 7)),
-    32767,
-    32768,
-)  # of missing values
-_FILL = 1e20  # and those that NetCDF, Stata and others fill in
-_CLASSES, _SOME_ROWS = 20, 64
-_MAY_BE_LABELS = re.compile(
-    r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
-    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion))(?![^\W_])",
-    re.IGNORECASE,
-)
 _HEADINGS = 3  # rows without numbers, fewer of which may be headings
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
-_FEW_PAIRS = 2  # of which a table may be symmetric by chance
+_FEW_PAIRS, _FEW = 2, 5  # rows that are symmetric, or rise, by chance
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -266,7 +248,7 @@ def _on_rows(
     if table.source.id_column is not False:
         values, sample_ids, found = _mirrored(values, feature_names, sample_ids)
         notes += found
-    notes += _notes_of_labels(values, [names[p] for p in features], has_names=table.has_header)
+    notes += notes_of_labels(values, [names[p] for p in features], has_names=table.has_header)
     return _contents(
         table,
         values,
@@ -340,7 +322,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     places = [place for place in range(len(names)) if place not in table.left_out]
     has_numbers = first.is_key and not are_counted(first.texts)
     may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
-    is_axis = table.has_header and first.has_decimals and len(first.texts) >= _TOTAL_ROWS
+    is_axis = table.has_header and first.has_decimals and len(first.texts) >= _FEW
     is_axis &= any(are_rising(first.texts[::step], table.decimal) for step in (1, -1))
     if table.told_ids is None and (may_be_entrez or is_axis or (first.is_text and first.is_unique)):
         table = replace(table, id_position=0)
@@ -487,9 +469,9 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
             if why == reason and (name or reason == _ROW_NUMBERS)
         ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
-    notes = [*notes, *_notes_of_statistics(values, sample_ids or (), table.where)]
+    notes = [*notes, *notes_of_statistics(values, sample_ids or (), table.where)]
     if values.size:
-        notes += _notes_of_codes(
+        notes += notes_of_codes(
             values, feature_names or [f"column {j}" for j in range(values.shape[1])]
         )
     return SourceContents(
@@ -575,77 +557,3 @@ def _mirrored(
     if ids != names:
         notes.append("names of columns taken as sample ids, for the table is symmetric.")
     return filled, names, notes
-
-
-def _notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) -> list[str]:
-    """Refuse first and last samples that have the sums or other statistics of the others; notes on ids that say so."""
-    values, last = values[:, :_SOME], len(values) - 1
-    n_first, n_last = (
-        sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
-        for order in (ids, reversed(ids))
-    )
-    named = [*range(n_first), *range(len(values) - n_last, len(values))]
-    rest = slice(n_first, len(values) - n_last)
-    found = [row for row in named if _is_statistic(values[row], values[rest], _STATISTICS)]
-    found += [
-        row
-        for row, others in ((0, values[1:]), (last, values[:-1]))
-        if row not in named and len(others) >= _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS
-        if _is_statistic(values[row], others, _STATISTICS[:2])
-    ]
-    if found:
-        what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
-        raise DataError(
-            f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
-            "rename it if it is one: this is looked for in the first and the last rows."
-        )
-    if not named:
-        return []
-    listing = ", ".join(repr(ids[row]) for row in named)
-    return [f"{listing} at the start or end taken as samples; remove them if they are none."]
-
-
-def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str]) -> bool:
-    """Return whether a row has one kind of statistic of others, up to a small part of their spread."""
-    import pandas as pd
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        frame = pd.DataFrame(others)
-        spread = frame.std().to_numpy()
-        differs = (spread > 0) & np.isfinite(spread) & ~np.isnan(own)
-        if not own[differs].any():
-            return False
-        distances = np.abs(frame.loc[:, differs].agg([*kinds]).to_numpy() - own[differs])
-        return bool((distances <= _ROUNDED * spread[differs]).all(axis=1).any())
-
-
-def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
-    """A note on columns with a number such as -999 that is far from all others: it may mark missing cells."""
-    found: dict[float, list[str]] = defaultdict(list)
-    for extremes in (np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)):
-        sizes = np.abs(extremes)
-        for place in np.flatnonzero(np.isin(sizes, _CODES) | (sizes >= _FILL)):
-            column, code = values[:, place], float(extremes[place])
-            others = column[(column != code) & ~np.isnan(column)]
-            if others.size and (code < 0 <= others.min() or np.abs(others).max() < abs(code) / 10):
-                found[code].append(names[int(place)])
-    return [
-        f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, unlike all other values; write NA if it "
-        "marks missing cells."
-        for code, columns in found.items()
-    ]
-
-
-def _notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
-    """A note on columns of few whole numbers that may be labels: by their names, else the first or last beside decimals."""
-    may_be = [p for p, name in enumerate(names) if _MAY_BE_LABELS.search(name)]
-    if not has_names:
-        head = values[:_SOME_ROWS]
-        have_decimals = (np.floor(head) != head).any(axis=0)
-        may_be = [0, len(names) - 1] if 2 * have_decimals.sum() > len(names) else []
-    found = []
-    for place in dict.fromkeys(may_be):
-        kinds = np.unique(values[:, place])
-        if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
-            found.append(names[place])
-    return [f"{listed(found)} taken as features; --labels NAME if one has labels."] if found else []

@@ -252,8 +252,8 @@ def _has_header(
     is_named = _names_ids(lead)
     if any(map(is_text, first[1:])):
         is_header = is_named or first in body or not _is_like(first, body, is_text, decimal)
-        below = [*zip(*body, strict=True)] or [()] * len(first)
-        of_numbers = [n for n, own in zip(first, below, strict=True) if not any(map(is_text, own))]
+        columns = zip(first, [*zip(*body, strict=True)] or [()] * len(first), strict=True)
+        of_numbers = [name for name, own in columns if not any(map(is_text, own))]
         if is_header and (is_named or any(map(is_text, of_numbers)) or not of_numbers):
             return True, ""
         taken = "the first sample (--header if it names the columns)"
@@ -264,7 +264,10 @@ def _has_header(
     second = body[0] if body else []
     digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
     are_digits = bool(digits) and all(map(str.isdecimal, digits))
-    are_counted = _count_up(digits)
+    first_number = int(digits[0]) if are_digits else 0
+    are_counted = are_digits and [*map(int, digits)] == [
+        *range(first_number, first_number + len(digits))
+    ]
     are_others = not all(map(str.isdecimal, below))
     # whole numbers that differ, which are years, sizes or positions above others
     differ = are_whole(digits) and 1 < len(set(digits)) == len(digits)
@@ -284,7 +287,7 @@ def _has_header(
         # names) or behind the heading of text ids, number or date the columns, as do any above decimals behind one.
         may_count = are_counted and len(digits) >= _NUMBERED
         are_names = has_ids and differ and _name_decimals(digits, body)
-        from_0 = may_count and int(digits[0]) == 0
+        from_0 = may_count and first_number == 0
         has_header = (may_count and are_others and (from_0 or has_ids)) or are_names
         is_unclear = may_count and not has_header and (are_others or from_0)
         is_unclear |= stands_out and not has_header and len(digits) >= _RISING
@@ -319,14 +322,6 @@ def _name_decimals(numbers: list[str], rows: list[list[str]]) -> bool:
 def _names_ids(name: str) -> bool:
     """Return whether a field names the first column of a table."""
     return id_strength(name) == CERTAIN or name.lower() in ("index", "name") or label_rank(name) > 0
-
-
-def _count_up(fields: list[str]) -> bool:
-    """Return whether fields are consecutive whole numbers."""
-    if not fields or not all(map(str.isdecimal, fields)):
-        return False
-    first = int(fields[0])
-    return [*map(int, fields)] == [*range(first, first + len(fields))]
 
 
 def _is_like(
