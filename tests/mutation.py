@@ -154,17 +154,13 @@ class Tests:
         self._data = coverage.CoverageData()
         self._data.read()
 
-    def of(self, file: str, line: int, budget: float) -> list[str]:
-        """Tests that reach the statement of a line, short ones first, as many as take `budget` seconds."""
+    def of(self, file: str, line: int) -> list[str]:
+        """Tests that reach the statement of a line, short ones first."""
         contexts = self._data.contexts_by_lineno(str(Path(file).resolve()))
         names = {name for one in _statement(file, line) for name in contexts.get(one, ())}
         if "" in names:  # it runs at the import
             names.update(*contexts.values())
-        known = sorted(names & set(self.seconds), key=lambda name: self.seconds[name])
-        total = itertools.accumulate(self.seconds[name] for name in known)
-        return [name for name, sum_ in zip(known, total, strict=True) if sum_ <= budget] or known[
-            :1
-        ]
+        return sorted(names & set(self.seconds), key=lambda name: self.seconds[name])
 
 
 def _starting_workers(names: Sequence[str]) -> Iterator[str]:
@@ -229,7 +225,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="*", help="names of files, without .py; all by default")
     parser.add_argument("--sample", type=int, help="mutants of each file; all by default")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests of one mutant")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "checkout"
@@ -250,8 +245,9 @@ def _mutate(options: argparse.Namespace) -> None:
             random.seed(f"{options.seed} {file}")
             counts = [0, 0, 0]  # tried, the same program, killed
             for item in itertools.islice(mutants(file), options.sample):
-                chosen = tests.of(file, item.line, options.budget)
-                lives = not chosen or survives(file, item, chosen, options.budget)
+                chosen = tests.of(file, item.line)
+                seconds = sum(tests.seconds[name] for name in chosen)
+                lives = not chosen or survives(file, item, chosen, seconds)
                 counts = [
                     counts[0] + 1,
                     counts[1] + (lives and item.reason != ""),

@@ -116,6 +116,17 @@ def test_an_iteration_is_accepted_where_its_cut_scores_higher_than_all_before() 
     assert solution.score == best
 
 
+@pytest.mark.parametrize("patience", [1, 4])
+def test_iterations_end_where_none_is_better_for_a_while(patience: int) -> None:
+    views, _ = gaussian_views(4, spread=0.5, n_samples=90)
+    constants = Constants(patience=patience)
+    solution = fit(
+        views, n_clusters=3, max_iter=40, alpha=1.0, scale="standard", constants=constants
+    )
+    accepted = [record.iteration for record in solution.history if record.accepted]
+    assert len(solution.history) == max(accepted, default=0) + patience + 1 < 40
+
+
 def test_a_graph_whose_components_equal_samples_join_is_rebuilt() -> None:
     views, blobs = gaussian_views(5, n_samples=60, n_clusters=2, spread=40.0)
     parameters, executor = Parameters(n_clusters=2, n_neighbors=10), SerialExecutor()
