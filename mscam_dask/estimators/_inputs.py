@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import is_instance_of
+from mscam_dask.data.views.conversion import is_instance_of, is_omics
 from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import (
@@ -74,10 +74,10 @@ def views_to_fit(estimator: MSCAM, X: Any) -> tuple[MultiViewData, dict[str, Any
 def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
     """Validated views of new samples in the order of the fit, without excluded views."""
     given, may_lack_views = X, not isinstance(X, list | tuple)
-    if _is_plain_table(X):
-        given, may_lack_views = _validated_table(estimator, X, reset=False), False
-    elif isinstance(X, list | tuple) and any(item is None for item in X):
+    if isinstance(X, list | tuple) and any(item is None for item in X):
         given, may_lack_views = _by_name(X, estimator.view_names_), True
+    elif _is_plain_table(X):
+        given, may_lack_views = _validated_table(estimator, X, reset=False), False
     elif not isinstance(X, list | tuple | Mapping):  # a store or MuData, which have names
         given = as_multi_view(X)
     data = as_multi_view(given, view_type=_view_types_of(estimator, given))
@@ -248,12 +248,14 @@ def _check_feature_names(pairs: Iterable[tuple[RowSource, RowSource]], estimator
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:
     """One value (n,) for each sample: from an array, a Series (matched by ids if it has them), or the name of a column of obs."""
     if isinstance(values, str):
-        obs = getattr(X, "obs", None)
-        if obs is None:
+        tables = X.values() if isinstance(X, Mapping) else X if isinstance(X, list | tuple) else [X]
+        columns = [table.obs for table in tables if is_omics(table)]
+        if not columns:
             raise DataError(
                 f"{name}={values!r} is the name of a column, but the data are no AnnData or MuData, which have "
-                "columns of samples. Give one value for each sample."
+                f"columns of samples. Give one value for each sample, such as data.obs[{values!r}]."
             )
+        obs = next((one for one in columns if values in one), columns[0])
         if values not in obs:
             modalities = [one for one, own in getattr(X, "mod", {}).items() if values in own.obs]
             where = f" Copy it to obs from {modalities}, whose obs has it." if modalities else ""
@@ -262,6 +264,11 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
             )
         values = obs[values]
     index = getattr(values, "index", None)
+    if name == "partial_labels" and data.sample_ids and is_instance_of(values, "pandas", "Series"):
+        of_known = values.rename(index=str)
+        if of_known.index.is_unique and {*of_known.index} < {*data.sample_ids}:
+            values = of_known.reindex(list(data.sample_ids))
+            index = values.index
     array = np.asarray(values)
     if array.shape != (data.n_samples,):
         raise DataError(
@@ -317,8 +324,7 @@ def validated_partial_labels(
     The label of one of `equal` samples is that of all. `n_clusters` is None if it is selected.
     """
     values = sample_values(partial_labels, "partial_labels", X, data)
-    has = ~_is_missing(values)
-    has[has] = [str(value) not in _UNKNOWN_TEXTS for value in values[has]]
+    has = has_label(values)
     if not has.any():
         raise DataError(
             f"partial_labels has no known label among {len(values)} samples; allowed are labels of some samples, "
@@ -338,6 +344,13 @@ def validated_partial_labels(
             "None, NaN or empty text where a label is not known."
         )
     return known
+
+
+def has_label(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each value (n,) is a label, and none of -1, None, NaN and empty text."""
+    has = ~_is_missing(values)
+    has[has] = [str(value) not in _UNKNOWN_TEXTS for value in values[has]]
+    return has
 
 
 def validated_init_labels(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.prepare import exact_limit
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.types.allowed import Count, check_value
 from mscam_dask.types.parameters import Choices, Constants, Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
@@ -95,12 +96,10 @@ def constants_of(estimator: MSCAM) -> Constants:
 
 def selects_n_clusters(estimator: MSCAM) -> bool:
     """Whether the number of clusters is selected."""
-    if isinstance(estimator.n_clusters, str) and estimator.n_clusters != "auto":
-        raise ConfigurationError(
-            f"n_clusters={estimator.n_clusters!r} is not usable: allowed is a whole number >= 1, or "
-            "'auto' to select it without labels."
-        )
-    return isinstance(estimator.n_clusters, str)
+    given = estimator.n_clusters
+    is_number = isinstance(given, np.integer)
+    check_value("n_clusters", int(given) if is_number else given, Count | Literal["auto"])
+    return isinstance(given, str)
 
 
 def check_is_fixed(tried: Sequence[Parameters], choices: Choices) -> None:

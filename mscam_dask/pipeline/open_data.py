@@ -32,11 +32,11 @@ from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
+from mscam_dask.estimators._inputs import has_label
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3
-_UNKNOWN = ("-1", "-1.0", "", "nan", "None")  # values of samples without a known label
 _SHOWN = 5
 _PAUSE_S = 0.2  # a store takes the place of another within milliseconds
 
@@ -135,10 +135,8 @@ def columns_of(
         if place is None:
             continue
         values, of_file = sample_column(Path(place), files_of(table, table.sources), data, key)
-        if key == "partial_labels":
-            known = [None if str(value) in _UNKNOWN else value for value in values]
-            values = np.array(known, dtype=object)
-        counts = pd.Series(values).value_counts()
+        named = values[has_label(values)] if key == "partial_labels" else values
+        counts = pd.Series(named).value_counts()
         names = [f"{name:g}" if isinstance(name, float) else str(name) for name in counts.index]
         shown = ", ".join(map("{} ({})".format, names[:_SHOWN], counts))
         more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""

@@ -278,7 +278,8 @@ def _data(
         opened = open_data(settings.data, directory.data, earlier)
         verify_store(opened.store)
     except DataError:
-        if not remake or as_location(earlier.store).is_absolute():
+        is_kept = directory.data.exists() and not remake
+        if is_kept or as_location(earlier.store).is_absolute():
             raise
         directory.remove(directory.data)
         return None, notes

@@ -47,12 +47,12 @@ class Status(enum.Enum):
         "n_clusters; components were merged with Ward linkage. Consider a larger n_neighbors or "
         "n_clusters"
     )
-    SINGLE_CLUSTER = "n_clusters is 1; every sample belongs to the same cluster"
+    SINGLE_CLUSTER = "one cluster was requested; every sample belongs to it"
     NO_STRUCTURE = (
         "no cluster structure was found, so all samples form one cluster; set n_clusters to force a "
         "number"
     )
-    SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
+    SINGLETONS = "as many clusters as samples were requested; every sample is its own cluster"
 
     @property
     def message(self) -> str:

@@ -142,6 +142,10 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     named = MSCAM(4).fit(data, batches="batch")
     given = MSCAM(4).fit(data, batches=batches)
     np.testing.assert_array_equal(named.labels_, given.labels_)
+    both = {"rna": anndata_of(views["rna"][::-1], ids[::-1]), "shape": data}
+    named = MSCAM(4).fit(both, batches="batch")  # of the one that has it, by ids
+    given = MSCAM(4).fit(both, batches=batches[::-1])
+    np.testing.assert_array_equal(named.labels_, given.labels_)
 
 
 @pytest.mark.parametrize(

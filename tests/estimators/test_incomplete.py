@@ -20,7 +20,7 @@ from mscam_dask.types.parameters import Constants
 from mscam_dask.types.rules import SIZES
 from tests.blocks import other_values
 from tests.estimators.small import pair_views, quick
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Array = NDArray[np.float64]
@@ -125,6 +125,8 @@ def test_prediction_takes_any_views_that_a_sample_has() -> None:
     by_name = {"view_1": new[1]}
     expected = model.predict(by_name)
     assert_array_equal(model.predict([None, new[1], None]), expected)
+    with raises(DataError, 3, model.view_names_[0]):
+        model.predict([None] * 3)
     without = [np.full_like(new[0], np.nan), new[1], np.full_like(new[2], np.nan)]
     assert_array_equal(model.predict(without), expected)
     assert_array_equal(model.predict_proba(by_name), model.predict_proba(without))

@@ -103,7 +103,13 @@ def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
         assert_array_equal(fit(views, other, **SHORT).labels_, expected)
     numbers = np.where(known < 0, np.nan, 10.0 * known)
     assert_array_equal(fit(views, numbers, **SHORT).labels_, expected)
-    data = anndata_of(views[0], [f"s{row}" for row in range(N)])
+    ids = [f"s{row}" for row in range(N)]
+    frames = [pd.DataFrame(view, ids) for view in views]
+    of_known = pd.Series(names, ids)[known >= 0]
+    assert_array_equal(fit(frames, of_known[::-1], **SHORT).labels_, expected)
+    with pytest.raises(DataError):
+        fit(frames, of_known.rename({of_known.index[0]: "unseen"}), **SHORT)
+    data = anndata_of(views[0], ids)
     for number, view in enumerate(views[1:]):
         data.obsm[f"view{number}"] = view
     names[known < 0] = None

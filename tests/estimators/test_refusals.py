@@ -39,7 +39,7 @@ class KeepsNothing:
 @pytest.mark.parametrize(
     ("parameters", "values"),
     [
-        ({"n_clusters": 0}, ("n_clusters=0",)),
+        ({"n_clusters": 0}, ("n_clusters=0", 1, '"auto"')),
         ({"n_clusters": 73}, ("n_clusters=73", 1, 72)),
         ({"n_clusters": 2.0}, ("n_clusters=2.0",)),
         ({"n_clusters": True}, ("n_clusters=True",)),

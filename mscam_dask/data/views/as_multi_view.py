@@ -233,6 +233,7 @@ def views_of(
             raise DataError(
                 f"The data have no X; they have {list(arrays)}. Name the views: views=['NAME', ...]."
             )
+    views = [views] if isinstance(views, str) else views
     unknown = [name for name in views if name not in arrays]
     if unknown:
         raise DataError(f"No array is called {unknown}; allowed are {list(arrays)}.")

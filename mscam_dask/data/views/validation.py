@@ -141,9 +141,10 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
     ):
         is_whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not is_whole or not 1 <= value <= largest:
+            allowed = f"whole numbers from 1 to {largest}" if largest else "two samples or more"
+            remedy = f"Set {name} to a number in this range." if largest else "Give more samples."
             raise ConfigurationError(
-                f"{name}={value!r} with {n_samples} sample(s); allowed are whole numbers from 1 to {largest} "
-                f"({reason}). Set {name} to a number in this range{'' if largest else ', of at least 2 samples'}."
+                f"{name}={value!r} with {n_samples} sample(s); allowed are {allowed} ({reason}). {remedy}"
             )
 
 

@@ -27,6 +27,7 @@ from mscam_dask.plot.pictures import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from scipy.sparse import csr_array
 
 _WIDTH, _HEIGHT = 360, 220
@@ -87,9 +88,10 @@ def line_chart(
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, plain=plain)))
         ax.yaxis.set_minor_formatter(NullFormatter())
     else:
-        whole = all(float(value).is_integer() for *_, values in curves for value in values)
-        ax.yaxis.set_major_locator(MaxNLocator(5, integer=whole))
+        _set_ticks(ax.yaxis, [value for *_, values in curves for value in values])
         ax.ticklabel_format(axis="y", style="plain", useOffset=False)
+    if ax.get_xscale() == "linear":
+        _set_ticks(ax.xaxis, [at for line in ax.lines[: len(curves)] for at in line.get_xdata()])
     x_title, unit = ax.get_xlabel(), ax.get_ylabel()
     ax.set(ylabel="")
     ax.xaxis.label.set_size(11.5)
@@ -105,6 +107,14 @@ def line_chart(
     if not any(points for *_, points in lines):
         return None
     return LineChart(key, title, caption, x_title, svg(ax.figure), tuple(lines))
+
+
+def _set_ticks(axis: Axis, values: Sequence[float]) -> None:
+    """Place ticks on an axis, at whole numbers if all its values are."""
+    from matplotlib.ticker import MaxNLocator
+
+    whole = all(float(value).is_integer() for value in values)
+    axis.set_major_locator(MaxNLocator(5, integer=whole, min_n_ticks=1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -400,8 +400,10 @@ def support(assessment: Assessment | None) -> dict[str, Any] | None:
         return None
     names, borders = assessment.cluster_names, assessment.borders
     views = assessment.view_names
+    others = assessment.contradictions
     return {
         "views": views,
+        "contradicted": [names[other] for other in np.unique(others[others >= 0])],
         "names": names,
         "clusters": [] if borders is None else _cluster_rows(assessment, borders),
         "borders": []

@@ -204,6 +204,13 @@ def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
     assert chart_of([math.nan]) is chart_of([0.0], log=True) is None
 
 
+@pytest.mark.parametrize("values", [[4.0], [4.0, 4.0], [1.0, 2.0, 3.0]])
+def test_ticks_of_whole_numbers_are_whole(values: list[float]) -> None:
+    shown = [text for text in texts(chart_of(values).svg) if text != "iteration"]
+    assert shown
+    assert all(text.isdecimal() for text in shown)
+
+
 def test_the_tree_has_each_merge() -> None:
     merges = np.array([[1, 2, 0.5, 2], [0, 3, 4.0, 3]])
     tree = cluster_tree(merges, (5, 7, 9))

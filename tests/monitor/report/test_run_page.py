@@ -101,6 +101,7 @@ def test_edges(case: str) -> None:
         )
     page = run_page(content)
     assert ('id="support"' in page) == (case != "one cluster")
+    assert ("Contribution" in part_of(page, "views")) == (case != "one cluster")
     drawn = {name: part_of(page, name).count("<figure") for name in ("views", "iterations")}
     is_listed = 'id="least"' in part_of(page, "samples")
     assert is_listed == (case not in ("one cluster", "no embeddings"))
@@ -163,12 +164,16 @@ def test_a_fresh_start_gives_its_reason_and_clusters_that_come_and_go_have_no_si
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
 
 
-def test_the_support_has_every_border_and_names_the_cluster_that_a_view_contradicts() -> None:
+def test_the_support_has_every_border_and_names_the_cluster_that_a_view_contradicts(
+    plain_page: str,
+) -> None:
     content = made_up_content(some_labels(40, 4))
     content.result.assessment.contradictions[1, 2] = 3
     support = part_of(run_page(content), "support")
     assert len(re.findall(r", more of its neighbors are in cluster 3", support)) == 1
     assert len(re.findall(r" ≠ 3</td>", support)) == 1
+    assert "≠" in support.split("<table")[0]
+    assert "≠" not in part_of(plain_page, "support")
     assert support.count("<tr>") == 1 + 4 + 1 + 4 + 1 + 2  # clusters, borders, then views
     assert '<svg class="tree"' in support
     rows = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)) for row in support.split("<tr>")]

@@ -118,6 +118,14 @@ def test_values_of_samples_that_changed_are_refused_by_the_name_of_their_file(
     assert resume_run(tmp_path / "out").record.state == "finished"
 
 
+def test_the_runs_own_copy_is_made_again_where_it_is_gone(
+    stopped: RunDirectory, undisturbed: Any
+) -> None:
+    shutil.rmtree(stopped.data)
+    assert resume_run(stopped.path).record.state == "finished"
+    assert outcome_of(stopped.path) == undisturbed
+
+
 def test_a_source_with_other_content_is_refused_and_one_that_is_gone_is_said(
     pipeline: Write, tiny: Path, tmp_path: Path
 ) -> None:
