@@ -69,12 +69,14 @@ def ends_of_walks(
     """Cluster (n,) in which a random walk from each sample most probably ends: it stops at a rate τ, and at known samples.
 
     Solves min_F tr FᵀLF + τ ‖F − Y‖² on a graph (n, n), with the indicators Y (n, c) of a partition, and F = Y at the known
-    samples, which are in the cluster of their class. A cluster in which no walk ends keeps its samples.
+    samples, which are in the cluster of their class. The partition stays if a cluster has none: others would take its samples.
 
     X. Zhu, Z. Ghahramani, J. Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003, section 4.
     """
     rate = 1.0 / CONSTANTS.validation_neighbors  # as a neighbor: the weights of all are one
     is_known = known >= 0
+    if len({*labels[is_known].tolist()}) < n_clusters:
+        return labels
     free = np.flatnonzero(~is_known)
     rows = laplacian(affinity)[free]
     matrix, at_known = csr_array(rows[:, free] + rate * eye_array(free.size)), rows[:, is_known]
@@ -84,8 +86,6 @@ def ends_of_walks(
         ends, _ = cg(matrix, rate * own[free] - at_known @ own[is_known], rtol=_TOLERANCE)
         found[free[ends > largest]] = cluster
         largest = np.maximum(largest, ends)
-    while (is_lost := ~np.isin(labels, found)).any():  # what one gets back, another may lose
-        found = np.where(is_lost, labels, found)
     return found
 
 
