@@ -155,3 +155,10 @@ def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in
         outcome([Source(tmp_path / "a.csv", samples_in=samples_in)], {"a": frame}, tmp_path / "t")
         == "right"
     )
+
+
+@pytest.mark.parametrize("first", [[-4, 12, 7, 3], [45, 3, 22, 9]])
+def test_a_first_sample_of_whole_numbers_is_no_second_header(tmp_path: Path, first: Any) -> None:
+    frame = A.copy()
+    frame.iloc[0] = first
+    assert read(tmp_path, *beside(csv_of(frame), frame=frame)) == "right"

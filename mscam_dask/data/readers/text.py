@@ -227,7 +227,13 @@ def _heading(
             has_header = True
         else:
             has_header, note = _has_header(source, where, rows, decimal)
-        if has_header and len(second) > _NUMBERED and _name_decimals(second[1:], rows[2:]):
+        are_odd = len({*first}) < len(first) or are_rising(second[1:])
+        if (
+            has_header
+            and are_odd
+            and len(second) > _NUMBERED
+            and _name_decimals(second[1:], rows[2:])
+        ):
             raise DataError(
                 f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
                 f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."
@@ -313,7 +319,7 @@ def _name_decimals(numbers: list[str], rows: list[list[str]]) -> bool:
     columns = zip(*(row[-len(numbers) :] for row in rows), strict=True)
     return (
         len(numbers) >= _NUMBERED
-        and are_whole(numbers)
+        and all(map(str.isdecimal, numbers))
         and bool(rows)
         and all(2 * sum(map(is_whole_number, own)) <= len(own) for own in columns)
     )
