@@ -262,9 +262,6 @@ def _summary(run: StoredRun) -> list[tuple[str, str]]:
     return pairs
 
 
-_TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
-
-
 def describe_runs(runs: Sequence[StoredRun], unreadable: dict[str, str]) -> list[RenderableType]:
     """Return a table with one line for each run, and the errors of unreadable ones."""
     titles = ("run", "state", "started", "n", "c", "support", "score", "ACC", "moved")
@@ -284,7 +281,7 @@ def _overview(run: StoredRun) -> tuple[str, ...]:
     assessment = fit and fit.assessment
     return (
         run.state,
-        record.started[:_TIME].replace("T", " "),
+        record.started[: len("2026-11-24T09:28")].replace("T", " "),
         *_cells([record.data and record.data.n_samples, fit and fit.n_clusters], "{}"),
         *_cells([assessment and assessment.structure.lower()], "{}"),
         *_cells([fit and fit.score, (record.metrics or {}).get("accuracy")], "{:.4f}"),

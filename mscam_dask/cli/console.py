@@ -148,10 +148,8 @@ def stored_views_table(views: Sequence[RowSource], *, digests: bool = False) -> 
     titles = ["view", "samples", "features", "type", "stored as", "digest"][: 5 + digests]
     rows = []
     for view in views:
-        size = map(str, view.shape)
-        digest = view.recorded_digest[:_SHORT]
-        row = [view.name, *size, view.view_type, view.dtype.name, digest]
-        rows.append(row[: len(titles)])
+        of_data = [view.name, *map(str, view.shape), view.view_type, view.dtype.name]
+        rows.append([*of_data, view.recorded_digest[:_SHORT]][: len(titles)])
     return table(titles, rows, numbers=("samples", "features"))
 
 

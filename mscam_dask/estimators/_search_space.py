@@ -203,9 +203,6 @@ def most_clusters(asked: Any, n_samples: int) -> int:
     return int(asked)
 
 
-_ALLOWED = "allowed is a whole number >= 0, a RandomState or None"
-
-
 def seed_of(random_state: object, *, is_continued: bool = False) -> int:
     """Seed of all random numbers of a fit; it must be a fixed one if the fit is continued from checkpoints."""
     if is_continued and (random_state is None or random_state is np.random):
@@ -219,7 +216,7 @@ def seed_of(random_state: object, *, is_continued: bool = False) -> int:
         generator = check_random_state(random_state)
     except ValueError as error:
         raise ConfigurationError(
-            f"random_state={random_state!r} is not usable: {_ALLOWED}."
+            f"random_state={random_state!r} is not usable: allowed is a whole number >= 0, a RandomState or None."
         ) from error
     return int(generator.randint(2**31 - 1))
 

@@ -151,8 +151,6 @@ class DriftRecord(Struct, frozen=True, kw_only=True):
     n_moved: int  # common samples in another cluster, after matching
     sizes_before: tuple[int, ...]  # 0 where a cluster is not there
     sizes_after: tuple[int, ...]
-    score_before: float | None
-    score_after: float | None
 
     @property
     def share_moved(self) -> float:

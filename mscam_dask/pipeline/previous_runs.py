@@ -230,8 +230,6 @@ def _drift(
         start=start,
         reason=reason,
         warm_runs={"warm": warm_runs + 1, "cold": 0, "unchanged": warm_runs}[start],
-        score_before=before.score,
-        score_after=fit.score,
         n_common=n_common,
         n_new=len(labels) - n_common,
         n_gone=sum(before.sizes.values()) - n_common,

@@ -16,6 +16,7 @@ from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.monitor.dashboard.run_state import escaped
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run_directory import FILES, RunDirectory, relative_url, write_whole
@@ -139,7 +140,7 @@ def metrics_text(record: RunRecord, success: float | None) -> str:
     def add(name: str, value: float | None, **labels: str) -> None:
         if value is not None:
             pairs = {"pipeline": record.pipeline, **labels}
-            inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in pairs.items())
+            inside = ",".join(f'{key}="{escaped(text)}"' for key, text in pairs.items())
             samples[name].append(f"{name}{{{inside}}} {float(value)!r}")
 
     ended = None if record.ended is None else _seconds(record.ended)
@@ -168,10 +169,6 @@ def metrics_text(record: RunRecord, success: float | None) -> str:
         if lines
     ]
     return "".join(f"{line}\n" for lines in families for line in lines) + "# EOF\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _seconds(time: str) -> float:

@@ -260,18 +260,18 @@ def _data(
         directory.remove(directory.data)
         return None, ()
     notes: tuple[str, ...] = ()
-    present = {one.source: one for one in source_records(settings.data)}
+    present = {one.source: one for one in source_records(settings.data) if one.sha256}
     for then in record.sources:
         now = present.get(then.source)
-        if then.sha256 is None or (now is not None and now.sha256 == then.sha256):
+        if then.sha256 is None:
             continue
-        if now is None or now.sha256 is None:
+        if now is None:  # batches and known labels are read again
             if then.source not in (settings.data.batches, settings.data.partial_labels):
                 notes += (f"{then.source} is missing; the run uses its own copy of the data.",)
-        else:
+        elif now.sha256 != then.sha256:
             raise DataError(
                 f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
-                f"{then.sha256[:16]}... then; {now.n_bytes} bytes, {now.sha256[:16]}... "
+                f"{then.sha256[:16]}... then; {now.n_bytes} bytes, {str(now.sha256)[:16]}... "
                 "now). Restore the old file, or start a new run."
             )
     try:

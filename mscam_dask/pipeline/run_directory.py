@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 from urllib.parse import quote
 
 import msgspec
@@ -54,14 +54,9 @@ _OWN = (*(name for name in FILES if name != _RECORD), "metrics.prom", "report.ht
 _PRIVATE = 0o700
 
 
-class _Inside:
-    """Path of a file of a run directory, by its name."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get__(self, directory: RunDirectory, owner: type[RunDirectory]) -> Path:
-        return directory.path / self._name
+def _inside(name: str) -> Path:
+    """Path of a file of a run directory, as a property."""
+    return cast("Path", property(lambda directory: directory.path / name))
 
 
 @dataclass(frozen=True)
@@ -76,17 +71,17 @@ class RunDirectory:
     """Lock of the directory; None when it is only read."""
 
     # One path for each file of the module's list.
-    pipeline = _Inside("pipeline.toml")
-    record = _Inside(_RECORD)
-    events = _Inside("events.jsonl")
-    labels = _Inside("labels.csv")
-    samples = _Inside("samples.csv")
-    moved = _Inside("moved.csv")
-    metrics = _Inside("metrics.prom")
-    data = _Inside("data.zarr")
-    checkpoints = _Inside("checkpoints")
-    result = _Inside("result.zarr")
-    report = _Inside("report.html")
+    pipeline = _inside("pipeline.toml")
+    record = _inside(_RECORD)
+    events = _inside("events.jsonl")
+    labels = _inside("labels.csv")
+    samples = _inside("samples.csv")
+    moved = _inside("moved.csv")
+    metrics = _inside("metrics.prom")
+    data = _inside("data.zarr")
+    checkpoints = _inside("checkpoints")
+    result = _inside("result.zarr")
+    report = _inside("report.html")
 
     @property
     def place(self) -> Path:

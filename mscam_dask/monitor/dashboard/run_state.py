@@ -213,7 +213,7 @@ class RunMetrics:
 
         none: Counter[str] = Counter()
         text = template("monitor/dashboard/assets/metrics.txt.j2").render(
-            label=_escaped,
+            label=escaped,
             cut=_cut,
             latest=_latest,
             work=_work,
@@ -246,7 +246,8 @@ def attach(runs: Runs) -> Callable[[], None]:
     return detach
 
 
-def _escaped(label: str) -> str:
+def escaped(label: str) -> str:
+    """Label of a metric, in which Prometheus escapes three characters."""
     for char, code in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
         label = label.replace(char, code)
     return label

@@ -123,8 +123,6 @@ def drift(**changes: object) -> dict[str, object]:
         "cluster_names": [0, 1, 2],
         "sizes_before": [33, 30, 20],
         "sizes_after": [30, 30, 30],
-        "score_before": 1.0,
-        "score_after": None,
         **changes,
     }
 
