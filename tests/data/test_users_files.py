@@ -156,6 +156,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "numbers that touch": (({"a.txt": "13.1-123.021 4.5\n31.3-141.276 2.5\n41.1-133.1 3.5\n"}, (A,)), "13.1-123.021"),
     "integers that touch below a header": (({"a.txt": "    a    b    c\n   121234512345\n   341234567890\n"}, (A,)), "read_fwf"),
     "integers that touch in some rows": (({"a.txt": "   12   34   56\n   121234512345\n   34   56   78\n"}, (A,)), "read_fwf"),
+    "integers that touch in every row": (({"a.txt": "1234512346   12\n2345623467   34\n3456734568  156\n"}, (A,)), "read_fwf"),
     "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "thousands with blanks": (beside(csv_of(LARGE.assign(a1=[f"{k} 234" for k in range(10, 22)]), sep="\t"), "a.txt"), "a1"),

@@ -69,6 +69,7 @@ def gather(
             or (item.labels is not None and has_labels)
         ] or loaded
     loaded, others = _with_labels(loaded, labels, may_lack=may_lack_labels)
+    loaded = [_named_by_columns(item, loaded) for item in loaded]
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     ids = None if joined is None else joined.ids
     if joined is not None:
@@ -207,54 +208,62 @@ def _agreed(
 
 
 def _check_order(loaded: Sequence[SourceContents]) -> None:
-    """Refuse sources without ids whose columns say that their rows are in different orders.
+    """Refuse sources without ids that have the same rows of shared columns, such as two coordinates, in another order.
 
-    These are shared columns, such as two coordinates, and one of whole numbers that differ, under any name.
+    Shared are columns of one name, and of the same whole numbers that differ, under any name.
     """
     tables = [
-        (item.where, values, view.feature_names or range(values.shape[1]), _keys(values))
+        (item.where, np.asarray(view.array), _columns(view))
         for item in loaded
         for view in item.views
         if isinstance(view, ArrayRows) and not is_sparse(view.array)
-        if (values := np.asarray(view.array)).ndim == 2
     ]
-    for one_table, other_table in itertools.combinations(tables, 2):
-        (where, first, names, keys), (other, second, more, other_keys) = one_table, other_table
-        if where == other or len(first) != len(second):
+    for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
+        shared = [name for name in own if name in theirs]
+        if where == other or not shared or len(first) != len(second):
             continue
-        places = {name: place for place, name in enumerate(more) if isinstance(name, str)}
-        shared = [(place, places[name]) for place, name in enumerate(names) if name in places]
-        pairs = ([(keys[key], other_keys[key])] for key in keys if key in other_keys)
-        for chosen in filter(None, (shared, *pairs)):
-            columns = [(first[:, one], second[:, two]) for one, two in chosen]
-            one, two = map(np.sort, columns[0])
-            if not np.array_equal(one, two, equal_nan=True):
-                continue
-            rows, others = (np.stack(side, axis=1) for side in zip(*columns, strict=True))
-            kinds, other_kinds = np.unique(rows, axis=0), np.unique(others, axis=0)
-            # columns with few values may have equal counts of each by chance
-            is_same = 2 * len(kinds) > len(rows) and np.array_equal(
-                kinds, other_kinds, equal_nan=True
+        columns = [(first[:, own[name]], second[:, theirs[name]]) for name in shared]
+        if all(np.array_equal(a, b, equal_nan=True) for a, b in columns) or not all(
+            np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in columns
+        ):
+            continue
+        rows, others = (
+            np.unique(np.stack(side, axis=1), axis=0) for side in zip(*columns, strict=True)
+        )
+        # columns with few values may have equal counts of each by chance
+        if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
+            known = {own[name] for name in shared}
+            named = [name for name, at in own.items() if at in known and isinstance(name, str)]
+            raise DataError(
+                f"{where} and {other} have no sample ids, and the same rows of {named[:3]} in different orders. Give them "
+                "a column of sample ids (--id-column), or put them in one order."
             )
-            if is_same and not np.array_equal(rows, others, equal_nan=True):
-                raise DataError(
-                    f"{where} and {other} have no sample ids, and the same rows of {[names[one] for one, _ in chosen[:3]]} and "
-                    f"{[more[two] for _, two in chosen[:3]]} in different orders. Give them a column of sample ids (--id-column), "
-                    "or put them in one order."
-                )
 
 
-def _keys(values: NDArray[Any]) -> dict[bytes, int]:
-    """Positions of columns of whole numbers that differ, by their sorted values, which are not 0 or 1, 2, 3, ..."""
-    head = values[:_HEAD] if values.dtype.kind in "iuf" else values[:_HEAD, :0]
-    places = np.flatnonzero((np.floor(head) == head).all(axis=0))
-    found = {}
-    for place in places[[np.unique(head[:, place]).size == len(head) for place in places]]:
-        column = np.sort(values[:, place]).astype(np.float64)
-        steps = np.diff(column)
-        if len(column) >= _FEW and (steps >= 1).all() and (column[0] > 1 or steps.max() > 1):
-            found[column.tobytes()] = int(place)
+def _columns(view: ArrayRows) -> dict[str | bytes, int]:
+    """Positions of columns by name, and of whole numbers that differ, and do not count the rows, by their sorted values."""
+    found: dict[str | bytes, int] = {name: at for at, name in enumerate(view.feature_names or ())}
+    for place, column in enumerate(
+        np.asarray(view.array).T if view.array.dtype.kind in "iuf" else ()
+    ):
+        head = column[:_HEAD]
+        if (np.floor(head) == head).all() and len(np.unique(head)) == len(head) >= _FEW:
+            values = np.sort(column).astype(np.float64)
+            if (np.diff(values) >= 1).all() and values[-1] - values[0] >= len(values):
+                found[values.tobytes()] = place
     return found
+
+
+def _named_by_columns(item: SourceContents, loaded: Sequence[SourceContents]) -> SourceContents:
+    """Return a source without ids whose columns are called by all samples of another, as a matrix of pairs, with these ids."""
+    for view in item.views if item.sample_ids is None else ():
+        names = getattr(view, "feature_names", None) or ()
+        if len(names) == view.shape[0] and {*names} in [
+            {*(other.sample_ids or ())} for other in loaded
+        ]:
+            note = f"{item.where}: names of columns, which are all samples, taken as sample ids."
+            return replace(item, sample_ids=names, notes=(*item.notes, note))
+    return item
 
 
 def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:

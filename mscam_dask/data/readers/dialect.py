@@ -160,7 +160,9 @@ def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -
 def check_positions(lines: list[str], where: str) -> None:
     """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
-    touching = [text for line in lines for text in line.split() if _RUN_TOGETHER.fullmatch(text)]
+    fields = [line.split() for line in lines if line.strip()]
+    touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
+    touching += _touching_integers(rows, fields)
     if touching:
         raise DataError(
             f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
@@ -183,6 +185,18 @@ def check_positions(lines: list[str], where: str) -> None:
             f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
+
+
+def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
+    """First numbers of columns that are as wide as several of the narrowest one, and full, among aligned whole numbers."""
+    ends = {tuple(stop for _, stop in row) for row in rows}
+    if len(ends) != 1 or len(rows) < 2 or not all(map(str.isdecimal, itertools.chain(*fields))):
+        return []
+    widths = np.diff([0, *ends.pop()])
+    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
+    is_apart = (widths - sizes)[:, 1:].min(initial=2) >= 2  # not by single blanks
+    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
+    return [fields[0][column] for column in np.flatnonzero(is_wide & is_apart)]
 
 
 def fields_of(

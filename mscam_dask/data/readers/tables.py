@@ -18,7 +18,6 @@ from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
     are_names,
-    are_rising,
     id_strength,
     is_missing,
     is_number,
@@ -63,7 +62,6 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 _HEADINGS = 3  # rows without numbers, fewer of which may be headings
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
-_FEW_PAIRS, _FEW = 2, 5  # rows that are symmetric, or rise, by chance
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -245,9 +243,9 @@ def _on_rows(
         _check_long(table, values)
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
-    if table.source.id_column is not False:
-        values, sample_ids, found = _mirrored(values, feature_names, sample_ids)
-        notes += found
+    if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
+        values = filled
+        notes.append("missing cells filled with those beyond the diagonal.")
     notes += notes_of_labels(values, [names[p] for p in features], has_names=table.has_header)
     return _contents(
         table,
@@ -322,9 +320,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     places = [place for place in range(len(names)) if place not in table.left_out]
     has_numbers = first.is_key and not are_counted(first.texts)
     may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
-    is_axis = table.has_header and first.has_decimals and len(first.texts) >= _FEW
-    is_axis &= any(are_rising(first.texts[::step], table.decimal) for step in (1, -1))
-    if table.told_ids is None and (may_be_entrez or is_axis or (first.is_text and first.is_unique)):
+    if table.told_ids is None and (may_be_entrez or (first.is_text and first.is_unique)):
         table = replace(table, id_position=0)
     may_be_names = {
         place: head_of(place) for place in places if head_of(place).is_text or place == 0
@@ -537,23 +533,9 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     return rows.values[:, slots]
 
 
-def _mirrored(
-    values: NDArray[Any], names: tuple[str, ...] | None, ids: tuple[str, ...] | None
-) -> tuple[NDArray[Any], tuple[str, ...] | None, list[str]]:
-    """Values and ids of a table, and notes: one that is symmetric has its missing cells beyond the diagonal, and one name for each sample."""
-    filled = (
-        np.where(np.isnan(values), values.T, values) if len(values) == len(values.T) else values
-    )
-    if (
-        not _FEW_PAIRS < len(values) == len(values.T)
-        or ids not in (None, names)
-        or not np.array_equal(filled, filled.T, equal_nan=True)
-        or not np.ptp(filled)
-    ):
-        return values, ids, []
-    notes = []
-    if not np.array_equal(values, filled, equal_nan=True):
-        notes.append("missing cells filled with those beyond the diagonal.")
-    if ids != names:
-        notes.append("names of columns taken as sample ids, for the table is symmetric.")
-    return filled, names, notes
+def _mirrored(values: NDArray[Any]) -> NDArray[Any] | None:
+    """A matrix that is symmetric once missing cells are filled with those beyond the diagonal; None if it is not, or was."""
+    if values.shape[0] != values.shape[1] or np.array_equal(values, values.T, equal_nan=True):
+        return None
+    filled = np.where(np.isnan(values), values.T, values)
+    return filled if np.array_equal(filled, filled.T, equal_nan=True) else None

@@ -257,14 +257,13 @@ def _has_header(
     lead, below_lead = first[0], body[0][0] if body else ""
     is_named = _names_ids(lead)
     if any(map(is_text, first[1:])):
-        is_header = is_named or first in body or not _is_like(first, body, is_text, decimal)
-        columns = zip(first, [*zip(*body, strict=True)] or [()] * len(first), strict=True)
-        of_numbers = [name for name, own in columns if not any(map(is_text, own))]
-        if is_header and (is_named or any(map(is_text, of_numbers)) or not of_numbers):
-            return True, ""
-        taken = "the first sample (--header if it names the columns)"
+        is_like = not is_named and first not in body and _is_like(first, body, is_text, decimal)
+        if is_like:
+            return False, _taken(
+                where, first, "the first sample (--header if it names the columns)"
+            )
         names = "the names of columns (--no-header if it is a sample)"
-        return is_header, _taken(where, first, names if is_header else taken)
+        return True, "" if is_like is False else _taken(where, first, names)
     of_samples = source.samples_in != "rows"
     has_ids = is_text(lead)
     second = body[0] if body else []
@@ -332,10 +331,11 @@ def _names_ids(name: str) -> bool:
 
 def _is_like(
     first: list[str], body: list[list[str]], is_text: Callable[[str], bool], decimal: str
-) -> bool:
+) -> bool | None:
     """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured.
 
-    Text that names labels or ids, or that is new above a column of labels, is a header; numbers that repeat name nothing.
+    Text that names labels or ids, or that is new above a column of labels, is a header; numbers that repeat name nothing. None: numbers alone are the names of
+    columns of numbers.
     """
 
     def is_name(field: str) -> bool:
@@ -362,7 +362,9 @@ def _is_like(
     if n_texts == 0 and len({*numbers}) < len(numbers):
         return True
     are_measured = not are_whole(numbers) and not _stand_out(numbers, rows, decimal)
-    return are_measured and n_texts < len(numbers)
+    if are_measured and n_texts < len(numbers):
+        return True
+    return None if n_texts == 0 and numbers else False
 
 
 def _stand_out(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
