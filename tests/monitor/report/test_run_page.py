@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import re
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -16,7 +16,15 @@ from mscam_dask.monitor.run_record import BatchesEntry, DriftRecord
 from mscam_dask.types.result import Status
 from tests.messages import quotes
 from tests.monitor.records import LEARNED, RANK_SAMPLE
-from tests.monitor.report.made_up import VIEWS, Seen, made_up_content, part_of, some_labels, text_of
+from tests.monitor.report.made_up import (
+    VIEWS,
+    Seen,
+    block_graph,
+    made_up_content,
+    part_of,
+    some_labels,
+    text_of,
+)
 
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{7*7}}"
 
@@ -94,7 +102,7 @@ def test_edges(case: str) -> None:
     if case == "no embeddings":
         content.result.view_embeddings.clear()
         content.result.view_coordinates.clear()
-        content = dataclasses.replace(content, samples=None)
+        content = replace(content, samples=None)
     if case == "no iterations":
         object.__setattr__(
             content.result, "history", content.result.history.isel(outer_iteration=slice(0))
@@ -134,7 +142,7 @@ def page_after(record: dict[str, object], **changes: object) -> str:
     changes = {"moved": moved, "files": (link,), **changes}
     of_run = msgspec.convert(record, DriftRecord)
     changed = msgspec.structs.replace(content.record, drift=of_run)
-    return run_page(dataclasses.replace(content, record=changed, **changes))  # type: ignore[arg-type]
+    return run_page(replace(content, record=changed, **changes))  # type: ignore[arg-type]
 
 
 def test_what_changed_since_the_run_before() -> None:
@@ -167,6 +175,8 @@ def test_the_support_has_every_border_and_names_the_cluster_that_a_view_contradi
 ) -> None:
     content = made_up_content(some_labels(40, 4))
     content.result.assessment.contradictions[1, 2] = 3
+    arrays = replace(content.result.arrays, learned_graph=block_graph(np.zeros(40, dtype=int)))
+    content = replace(content, result=replace(content.result, arrays=arrays))
     support = part_of(run_page(content), "support")
     assert len(re.findall(r", more of its neighbors are in cluster 3", support)) == 1
     assert len(re.findall(r" ≠ 3</td>", support)) == 1
@@ -174,6 +184,7 @@ def test_the_support_has_every_border_and_names_the_cluster_that_a_view_contradi
     assert "≠" not in part_of(plain_page, "support")
     assert support.count("<tr>") == 1 + 4 + 1 + 4 + 1 + 2  # clusters, borders, then views
     assert '<svg class="tree"' in support
+    assert '<svg class="tree"' not in plain_page  # no edge leaves a cluster
     rows = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)) for row in support.split("<tr>")]
     assert rows[2].startswith(" 2 10 not from 3 with 3 0.4 20 | 18 | 17 ")
     assert rows[3].startswith(" 3 10 not from 2 with 2 0.4 17 | 18 | 20 ")
@@ -199,7 +210,7 @@ def test_batches_have_counts_shares_and_the_clusters_of_one_batch(plain_page: st
     )
     fit = msgspec.structs.replace(content.record.fit, batches=entry)
     record = msgspec.structs.replace(content.record, fit=fit)
-    shown = part_of(run_page(dataclasses.replace(content, record=record)), "batches")
+    shown = part_of(run_page(replace(content, record=record)), "batches")
     assert "<b>" not in shown
     assert "Cluster 2 is in batch &lt;b&gt; only." in shown
     assert re.findall(r'class="n s(\d)"', shown) == ["4", "4", "4", "4", "9", "0", "1", "8"]
@@ -280,7 +291,11 @@ def test_views_stand_with_their_preparations_and_a_mark_if_they_are_left_out() -
     by_view = [[VIEWS[0], "unit", 0.01], [VIEWS[1], "standard", 0.1]]
     settings = [tried, {**tried, "alpha": None, "view_settings": by_view, "exclude_views": []}]
     fit = {"setting": setting, "candidate_settings": settings}
-    page = run_page(made_up_content(LABELS, fit=fit))
+    content = made_up_content(LABELS, fit=fit)
+    content.result.history["dual_residual"].loc[{"view": VIEWS[1]}] = np.nan
+    page = run_page(content)
+    key = page.split('<ul class="key"')[1].split("</ul>")[0]
+    assert (VIEWS[0] in key, VIEWS[1] in key) == (True, False)
     first, second = (row[0] for row in rows_of(page, "views")[1:3])
     assert first == VIEWS[0]
     assert re.fullmatch(rf"{VIEWS[1]} .+", second)  # with a mark
