@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -148,8 +149,11 @@ def predict_files(
         if batches is not None:
             of_samples, more = sample_column(Path(batches), files_of(table, sources), new)
             notes += more
-        labels = estimator.predict(new, batches=of_samples)
-        membership = estimator.predict_proba(new, batches=of_samples)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            labels = estimator.predict(new, batches=of_samples)
+            membership = estimator.predict_proba(new, batches=of_samples)
+        notes += tuple(dict.fromkeys(str(one.message) for one in caught))
     found = sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)
     found.attrs["notes"] = notes
     return found

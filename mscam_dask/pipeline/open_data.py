@@ -137,8 +137,7 @@ def columns_of(
         values, of_file = sample_column(Path(place), files_of(table, table.sources), data, key)
         named = values[has_label(values)] if key == "partial_labels" else values
         counts = pd.Series(named).value_counts()
-        names = [f"{name:g}" if isinstance(name, float) else str(name) for name in counts.index]
-        shown = ", ".join(map("{} ({})".format, names[:_SHOWN], counts))
+        shown = ", ".join(map("{} ({})".format, counts.index[:_SHOWN], counts))
         more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
         note = f"{place}: {counts.sum()} of {len(values)} samples have a {kind}: {shown}{more}."
         columns[key], notes = values, (*notes, *of_file, note)
@@ -153,7 +152,15 @@ def sample_column(
     Missing values are NaN, None, -1 or empty text.
     """
     if place.is_file():
-        return labels_of_file(place, data.sample_ids, data.n_samples, may_be_missing=True, what=key)
+        values, notes = labels_of_file(
+            place, data.sample_ids, data.n_samples, may_be_missing=True, what=key
+        )
+        if (
+            values.dtype.kind == "f"
+            and not (np.nan_to_num(values, posinf=0.5, neginf=0.5) % 1).any()
+        ):
+            values = np.array([None if np.isnan(one) else int(one) for one in values], dtype=object)
+        return values, notes
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(

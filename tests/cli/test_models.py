@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -187,7 +188,11 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
     assert "reused" in repeated.stderr
 
 
-def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
+@pytest.mark.parametrize("days", [["day1", "day2", "day3", "day4"], range(20261126, 20261130)])
+def test_batches_from_the_file_to_new_samples(
+    here: Path, call: Call, days: Sequence[object]
+) -> None:
+    first, second, third, fourth = map(str, days)
     rng = np.random.default_rng(0)
     kind, batch = np.arange(240) % 3, rng.integers(3, size=240)
     views = {
@@ -199,30 +204,37 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     old = batch < 2
     np.savez("old.npz", rna=views["rna"][old], protein=views["protein"][old])
     np.savez("new.npz", rna=views["rna"][~old], protein=views["protein"][~old])
-    Path("batches.csv").write_text("\n".join(np.array(["day1", "day2"])[batch[old]]))
-    Path("later.csv").write_text("day3\n" * np.count_nonzero(~old))
+    Path("batches.csv").write_text("\n".join(np.array([first, second])[batch[old]]))
+    Path("later.csv").write_text(f"{third}\n" * np.count_nonzero(~old))
     data = "source = 'old.npz'\nbatches = 'batches.csv'"
     write_tiny(here, QUIET, data=data, clusters="[cluster]\nn_clusters = 3\n")
     made = call("run", "tiny.toml", "-o", "runs/b")
     assert made.exit_code == 0, made.output
+    assert f"{second} ({np.count_nonzero(batch == 1)})" in " ".join(made.stderr.split())
     model, record = load_run("runs/b"), RunDirectory(here / "runs" / "b").read_record()
     assert adjusted_rand_index(kind[old], model.labels_) == 1.0
     entry = record.fit.batches
-    assert (entry.names, entry.is_corrected) == (("day1", "day2"), True)
+    assert (entry.names, entry.is_corrected) == ((first, second), True)
     assert np.sum(entry.counts, axis=0).tolist() == np.bincount(batch[old]).tolist()
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
     assert result.exit_code == 0
     found = [int(row.split(",")[1]) for row in result.stdout.splitlines()[1:]]
     assert adjusted_rand_index(kind[~old], np.array(found)) == 1.0
     Path("later.csv").write_text(
-        "row,batch\n" + "".join(f"{row},day3\n" for row in range(len(found)))
+        "row,batch\n" + "".join(f"{row},{third}\n" for row in range(len(found)))
     )
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
     assert "later.csv: batches by row." in result.stderr
     assert call("predict", "runs/b", "new.npz").exit_code == 3
-    Path("later.csv").write_text(Path("later.csv").read_text().replace("1,day3", "1,", 1))
+    Path("later.csv").write_text(Path("later.csv").read_text().replace(f"1,{third}", "1,", 1))
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
     assert "batches has no value for 1 sample(s)" in result.stderr
+    Path("later.csv").write_text(f"{fourth}\n" * 2 + f"{third}\n" * (np.count_nonzero(~old) - 2))
+    with warnings.catch_warnings(action="error"):
+        result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
+    notes = [line for line in result.stderr.splitlines() if fourth in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("Note: ")
 
 
 @pytest.mark.parametrize("form", ["-1", "empty cells", "known samples only", "column of obs"])

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -175,7 +176,8 @@ def test_the_support_has_every_border_and_names_the_cluster_that_a_view_contradi
 ) -> None:
     content = made_up_content(some_labels(40, 4))
     content.result.assessment.contradictions[1, 2] = 3
-    arrays = replace(content.result.arrays, learned_graph=block_graph(np.zeros(40, dtype=int)))
+    arrays: Any = content.result.arrays
+    arrays = replace(arrays, learned_graph=block_graph(np.zeros(40, dtype=int)))
     content = replace(content, result=replace(content.result, arrays=arrays))
     support = part_of(run_page(content), "support")
     assert len(re.findall(r", more of its neighbors are in cluster 3", support)) == 1
