@@ -153,3 +153,8 @@ def test_a_first_sample_of_whole_numbers_is_no_second_header(tmp_path: Path, fir
     frame = A.copy()
     frame.iloc[0] = first
     assert read(tmp_path, *beside(csv_of(frame), frame=frame)) == "right"
+
+
+def test_two_samples_that_are_called_as_statistics_are_told_once(tmp_path: Path) -> None:
+    said = notes_on(tmp_path, "id,a,b\nSum,1,2\nMean,4,3\n")
+    assert said.count("'Sum', 'Mean'") == 1

@@ -236,7 +236,7 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
         sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
         for order in (ids, reversed(ids))
     )
-    named = [*range(n_first), *range(len(values) - n_last, len(values))]
+    named = sorted({*range(n_first), *range(len(values) - n_last, len(values))})
     rest = slice(n_first, len(values) - n_last)
     found = [row for row in named if _is_statistic(values[row], values[rest], _STATISTICS)]
     found += [
