@@ -87,8 +87,8 @@ def finalize(
     """Return the solution: the last graph if it has c components and its partition stays, otherwise the partition graph.
 
     The partition graph is rebuilt from the best partition, or from a candidate with better borders; with enough known
-    labels, which chose the best partition, there is no candidate. Known samples are in the cluster of their class. Samples
-    of one group in `equal` (n,), −1 for those of none, get one label.
+    labels, which chose the best partition, there is no candidate, and walks on the last graph move samples of that partition.
+    Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
     """
     stage, other = session.stage("final"), None
     n_clusters = context.parameters.n_clusters

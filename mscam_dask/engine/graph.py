@@ -36,7 +36,6 @@ from mscam_dask.solvers.graph_update import (
     neighbor_graph,
     spanning_forest,
     spread_affinity,
-    whole_graph,
 )
 from mscam_dask.solvers.known_labels import ends_of_walks, without_cannot_links
 from mscam_dask.solvers.predict import extend_labels
@@ -204,8 +203,10 @@ def extended_labels(
     partial: NDArray[np.int64],
     n_clusters: int,
 ) -> NDArray[np.int64]:
-    """Labels of some samples, −1 for the others, extended to these on the whole graph."""
-    return extend_labels(whole_graph(blocks, order), partial, n_clusters)
+    """Labels of some samples, −1 for the others, extended to these on the graph."""
+    found = np.empty_like(partial)
+    found[order] = extend_labels([block.affinity for block in blocks], partial[order], n_clusters)
+    return found
 
 
 def labels_by_walks(
@@ -215,8 +216,10 @@ def labels_by_walks(
     known: NDArray[np.int64],
     n_clusters: int,
 ) -> NDArray[np.int64]:
-    """Clusters in which random walks on the whole graph end, in canonical order; see `ends_of_walks`."""
-    return canonical_labels(ends_of_walks(whole_graph(blocks, order), labels, known, n_clusters))
+    """Clusters in which random walks on the graph end, in canonical order; see `ends_of_walks`."""
+    graph, found = [block.affinity for block in blocks], np.empty_like(labels)
+    found[order] = ends_of_walks(graph, labels[order], known[order], n_clusters)
+    return canonical_labels(found)
 
 
 # partition graph -------------------------------------------------------------------------------

@@ -124,6 +124,8 @@ def plan_memory(
         + (50 * _MIB if large else 0),
         # starts on the sample, and partitions
         "cuts": 128 * c * min(n, SIZES.n_cut + 4 * c) + 144 * n,
+        # all rows of the graph, votes or vectors of the walks
+        "labels on the graph": n * (graph + 160),
         # points, their scores and copies, functions of cells, and distances of the linked points
         "borders": 8 * n_scored * (6 * n_axes + 10 * c) + 80 * n_axes**2 + 16 * n_linked**2,
         # embeddings of some views from all blocks

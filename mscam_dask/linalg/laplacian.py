@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,19 @@ def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
     affinity = csr_array(graph + graph.T)
     affinity.data = affinity.data * 0.5
     return _sorted(affinity)
+
+
+def symmetric_product(
+    blocks: Sequence[csr_array[np.float64]], vector: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Product W v (n,) of a graph of blocks of rows (m, n), with W = (A + A^T) / 2."""
+    result = np.concatenate([block @ vector for block in blocks])
+    start = 0
+    for block in blocks:
+        stop = start + block.shape[0]
+        result += block.T @ vector[start:stop]
+        start = stop
+    return np.asarray(0.5 * result)
 
 
 def laplacian(graph: csr_array[Any]) -> csr_array[Any]:

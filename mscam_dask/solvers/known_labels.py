@@ -7,15 +7,16 @@ class (H. W. Kuhn, doi:10.1002/nav.3800020109).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_array, eye_array
-from scipy.sparse.linalg import cg
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import LinearOperator, cg
 
-from mscam_dask.linalg.laplacian import laplacian
+from mscam_dask.linalg.laplacian import symmetric_product
 from mscam_dask.types.rules import CONSTANTS
 
 UNKNOWN = -1
@@ -61,29 +62,37 @@ def with_known(
 
 
 def ends_of_walks(
-    affinity: csr_array[np.float64],
+    blocks: Sequence[csr_array[np.float64]],
     labels: NDArray[np.int64],
     known: NDArray[np.int64],
     n_clusters: int,
 ) -> NDArray[np.int64]:
     """Cluster (n,) in which a random walk from each sample most probably ends: it stops at a rate τ, and at known samples.
 
-    Solves min_F tr FᵀLF + τ ‖F − Y‖² on a graph (n, n), with the indicators Y (n, c) of a partition, and F = Y at the known
-    samples, which are in the cluster of their class. The partition stays if a cluster has none: others would take its samples.
+    Solves min_F tr FᵀLF + τ ‖F − Y‖² on a graph of blocks of rows (m, n), with the indicators Y (n, c) of a partition, and
+    F = Y at the known samples, which are in the cluster of their class. The partition stays if a cluster has none: others
+    would take its samples.
 
     X. Zhu, Z. Ghahramani, J. Lafferty, "Semi-supervised learning using Gaussian fields and harmonic functions", ICML 2003, section 4.
     """
     rate = 1.0 / CONSTANTS.validation_neighbors  # as a neighbor: the weights of all are one
     is_known = known >= 0
-    if len({*labels[is_known].tolist()}) < n_clusters:
+    if is_known.all() or len({*labels[is_known].tolist()}) < n_clusters:
         return labels
     free = np.flatnonzero(~is_known)
-    rows = laplacian(affinity)[free]
-    matrix, at_known = csr_array(rows[:, free] + rate * eye_array(free.size)), rows[:, is_known]
+    diagonal = rate + symmetric_product(blocks, np.ones(len(labels)))
+
+    def product(ends: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = np.zeros(len(labels))
+        values[free] = ends
+        return np.asarray((diagonal * values - symmetric_product(blocks, values))[free])
+
+    matrix = LinearOperator((free.size, free.size), matvec=product, dtype=np.float64)
     found, largest = labels.copy(), np.full(free.size, -np.inf)
     for cluster in range(n_clusters):
         own = (labels == cluster).astype(np.float64)
-        ends, _ = cg(matrix, rate * own[free] - at_known @ own[is_known], rtol=_TOLERANCE)
+        right = rate * own + symmetric_product(blocks, own * is_known)
+        ends, _ = cg(matrix, right[free], rtol=_TOLERANCE)
         found[free[ends > largest]] = cluster
         largest = np.maximum(largest, ends)
     return found

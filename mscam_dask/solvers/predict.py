@@ -56,27 +56,31 @@ def predict_by_neighbors(
 
 
 def extend_labels(
-    affinity: csr_array[np.float64], init_labels: NDArray[np.int64], n_clusters: int
+    blocks: Sequence[csr_array[np.float64]], init_labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Propagate labels (n,) on a graph (n, n) to the samples without one (−1); some have one.
+    """Propagate labels (n,) on a graph of blocks of rows (m, n) to the samples without one (−1); some have one.
 
     In rounds, a sample joins the cluster with the largest weight of its edges to labeled samples, ties the lower number;
     components without a labeled sample join the largest cluster.
     """
     labels = init_labels.copy()
     assert (labels >= 0).any(), "nothing to extend"
-    weights = (affinity + affinity.T).tocsr()
-    while (waiting := np.flatnonzero(labels < 0)).size:
-        has_one = np.flatnonzero(labels >= 0)
-        members = csr_array(
-            (np.ones(has_one.size), (has_one, labels[has_one])), shape=(len(labels), n_clusters)
-        )
-        votes = (weights[waiting] @ members).toarray()
-        decided = votes.max(axis=1) > 0.0
-        if not decided.any():
-            labels[waiting] = np.argmax(np.bincount(labels[has_one], minlength=n_clusters))
-            break
-        labels[waiting[decided]] = np.argmax(votes[decided], axis=1)
+    while (labels < 0).any():
+        votes = csr_array((len(labels), n_clusters))
+        start = 0
+        for block in blocks:
+            edges = block.tocoo()
+            rows = edges.row + start
+            for voted, voter in ((rows, edges.col), (edges.col, rows)):
+                counted = (labels[voted] < 0) & (labels[voter] >= 0) & (edges.data > 0.0)
+                places = (voted[counted], labels[voter[counted]])
+                votes = votes + csr_array((edges.data[counted], places), shape=votes.shape)
+            start += block.shape[0]
+        decided = np.diff(votes.indptr) > 0
+        if decided.any():
+            labels[decided] = votes[decided].argmax(axis=1)
+        else:
+            labels[labels < 0] = np.argmax(np.bincount(labels[labels >= 0], minlength=n_clusters))
     return labels
 
 
