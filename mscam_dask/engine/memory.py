@@ -198,10 +198,13 @@ def check_memory(
         )
         return plan
     task, peak = next(iter(plan.tasks.items()))
+    more = "Give workers more memory, use more workers"
+    if executor.shares_memory:
+        more = "Use a computer or cluster with more memory" + ", fewer threads" * (n_workers > 1)
     raise MemoryPlanError(
         f"Not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
         f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task!r}, "
         f"{peak / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
-        f"{(plan.spread_bytes + n_workers * plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, use more workers, "
+        f"{(plan.spread_bytes + n_workers * plan.shared_bytes) / _GIB:.2f} GiB). {more}, "
         "cluster from a store instead of arrays in memory, or exclude the largest view."
     )

@@ -215,6 +215,19 @@ def test_a_fit_that_cannot_fit_is_refused_with_its_numbers_and_its_task() -> Non
     check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(4), n_workers=4))
 
 
+@pytest.mark.parametrize("shares_memory", [False, True])
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_more_workers_are_advised_on_a_cluster_and_fewer_threads_in_this_process(
+    shares_memory: bool, n_workers: int
+) -> None:
+    executor = Small(10**6, n_workers=n_workers)
+    executor.shares_memory = shares_memory
+    with pytest.raises(MemoryPlanError) as caught:
+        check_memory(WIDE, PARAMETERS, executor)
+    assert ("use more workers" in str(caught.value)) is not shares_memory
+    assert ("fewer threads" in str(caught.value)) is (shares_memory and n_workers > 1)
+
+
 def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
     views = shapes_only(300_000, (100, 200, 64))
     parameters = Parameters(n_clusters=10, n_neighbors=20)

@@ -132,7 +132,7 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
         except TimeoutError as error:
             raise SchedulerLostError(
                 f"the Dask scheduler {_address(client)} has not answered for {timeout_s:g} s. "
-                "Checkpoints are intact: start the scheduler again and repeat the command."
+                "Start the scheduler again and repeat the fit; it continues from its checkpoint if it has one."
             ) from error
         except OSError as error:
             raise _scheduler_lost() from error
@@ -490,8 +490,8 @@ def _translated(client: Client) -> Iterator[None]:
 
 def _scheduler_lost() -> SchedulerLostError:
     return SchedulerLostError(
-        "the connection to the Dask scheduler was lost, or its cluster was restarted. Checkpoints "
-        "are intact: repeat the command when the cluster is back."
+        "the connection to the Dask scheduler was lost, or its cluster was restarted. Repeat the fit when "
+        "the cluster is back; it continues from its checkpoint if it has one."
     )
 
 
