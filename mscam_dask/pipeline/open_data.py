@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -142,6 +143,19 @@ def columns_of(
         note = f"{place}: {counts.sum()} of {len(values)} samples have a {kind}: {shown}{more}."
         columns[key], notes = values, (*notes, *of_file, note)
     return columns, notes
+
+
+def clusters_of_known(known: NDArray[Any] | None, labels: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return a note on the cluster of each known label (n,), none without."""
+    if known is None:
+        return ()
+    has = has_label(known)
+    clusters = dict(zip(map(str, known[has]), labels[has].tolist(), strict=True))
+    named = [
+        f"{name} is cluster {cluster}"
+        for name, cluster in sorted(clusters.items(), key=itemgetter(1))
+    ]
+    return (f"Known labels: {', '.join(named)}.",)
 
 
 def sample_column(

@@ -59,6 +59,7 @@ from mscam_dask.pipeline.open_data import (
     OpenData,
     changed_data,
     clustering_fingerprint,
+    clusters_of_known,
     columns_of,
     data_fingerprint,
     fit_fingerprint,
@@ -414,6 +415,7 @@ class Run:
             digests = {file: hashlib.sha256(text).hexdigest() for file, text in tables.items()}
             self._update(files_sha256=digests)
             summary.text = str(directory.place)
+            summary.notes = clusters_of_known(self._columns["partial_labels"], clusters.labels)
 
 
 class _Checkpoints:
