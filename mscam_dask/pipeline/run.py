@@ -416,6 +416,8 @@ class Run:
             self._update(files_sha256=digests)
             summary.text = str(directory.place)
             summary.notes = clusters_of_known(self._columns["partial_labels"], clusters.labels)
+            assert self.record.data is not None
+            self._update(data=opened.record((*self.record.data.notes, *summary.notes)))
 
 
 class _Checkpoints:
