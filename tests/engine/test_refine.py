@@ -25,6 +25,7 @@ from mscam_dask.types.events import FitFinished, IterationFinished, RefinementFi
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import RULES
+from tests.blocks import other_values
 from tests.clusters import local_client
 from tests.engine.same_bits import bits
 from tests.snapshots import Memory
@@ -115,6 +116,13 @@ def test_restarts_and_executors_give_the_same_bits() -> None:
     assert bits(solve(views, ThreadExecutor(2))) == bits(reference)
     with local_client(2) as client:
         assert bits(solve(views, DaskExecutor(client))) == bits(reference)
+
+
+def test_rounds_are_limited() -> None:
+    views, _ = blurred(1)
+    assert len(solve(views).refinement.scores) > 1
+    with other_values(RULES, max_iterations=1):
+        assert len(solve(views).refinement.scores) == 1
 
 
 def test_results_of_an_iteration_are_freed_with_it() -> None:
