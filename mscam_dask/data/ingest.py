@@ -28,12 +28,12 @@ from mscam_dask.data.views.multi_view import MultiViewData, presence_table
 from mscam_dask.data.views.rows import LiftedRows, restrict_to_present
 from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import (
+    ArrayRows,
     RowsOf,
     RowSource,
     first_difference,
     is_numbering,
     listed,
-    row_ranges,
 )
 from mscam_dask.data.views.validation import check_linked, validate_view
 from mscam_dask.errors import ConfigurationError, DataError
@@ -249,30 +249,17 @@ def _with_diagonal(view: RowSource) -> RowSource:
     n_rows, n_columns = view.shape
     if n_rows != n_columns or n_rows < 2 or [*np.flatnonzero(np.isnan(view.read(0, 1)))] != [0]:
         return view
-    if view.view_type == "kernel":
+    rows = np.array(view.read(0, n_rows))
+    is_blank = np.array_equal(np.isnan(rows), np.eye(n_rows, dtype=np.bool_))
+    if view.view_type == "kernel" or view.present is not None or not is_blank:
         return view
-    for start, stop in row_ranges(view):
-        gone = np.isnan(view.read(start, stop))
-        if gone.sum() > stop - start or not gone.diagonal(start).all():
-            return view
     if view.view_type == "features":
         raise DataError(
             f"View {view.name!r} is square, and its diagonal is blank. If it holds distances, set view_type to 'distance' "
             "(--view-type), which has 0 there; write the diagonal of similarities."
         )
-    return _ZeroDiagonalRows(view)
-
-
-@dataclass(frozen=True, eq=False)
-class _ZeroDiagonalRows(RowsOf):
-    """A square view whose blank diagonal is read as 0."""
-
-    source: RowSource
-
-    def _rows(self, start: int, stop: int) -> NDArray[np.float64]:
-        rows = np.array(self.source.read(start, stop))
-        rows[np.arange(stop - start), np.arange(start, stop)] = 0
-        return rows
+    np.fill_diagonal(rows, 0)
+    return ArrayRows(rows, view.name, view.view_type)
 
 
 def _is_symmetric(view: RowSource) -> bool:

@@ -372,7 +372,7 @@ def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
         "largest p-value of the borders between n_clusters clusters, the least of some partitions"
     )
     return xarray.Dataset(
-        {"p_value": ("n_clusters", _numbers(selection.p_values), {"long_name": prose})},
+        {"p_value": ("n_clusters", np.array(selection.p_values), {"long_name": prose})},
         coords={"n_clusters": list(selection.counts)},
         attrs={"chosen": selection.n_clusters},
     )
@@ -398,7 +398,7 @@ def history_dataset(
     variables: dict[str, Any] = {
         name: (
             "outer_iteration",
-            _numbers([getattr(record, name) for record in history]),
+            np.add([getattr(record, name) for record in history], 0),  # also of truth values
             {"long_name": prose},
         )
         for name, prose in _PER_ITERATION.items()
@@ -409,9 +409,3 @@ def history_dataset(
     numbers_of_iterations = np.array([r.iteration for r in history], dtype=np.int64)
     coords = {"outer_iteration": numbers_of_iterations, "view": list(view_names)}
     return xarray.Dataset(variables, coords=coords)
-
-
-def _numbers(values: Sequence[float | bool]) -> NDArray[np.float64] | NDArray[np.int64]:
-    """Numbers as they are, truth values as 0 and 1."""
-    numbers = np.array(values)
-    return numbers.astype(np.int64) if numbers.dtype == np.bool_ else numbers

@@ -339,8 +339,8 @@ def validated_partial_labels(
     if n_clusters is not None and not n_classes <= n_clusters <= n_classes + n_unknown:
         raise ConfigurationError(
             f"n_clusters is {n_clusters}, but partial_labels has {n_classes} different labels "
-            f"({listed([*map(str, names)])}) and {n_unknown} samples without one; allowed are {n_classes} to "
-            f"{n_classes + n_unknown} clusters. Set n_clusters to a number in that range, merge labels, or give -1, "
+            f"({listed([*map(str, names)])}) and {n_unknown} samples without one; allowed are {n_classes}"
+            f"{f' to {n_classes + n_unknown}' * (n_unknown > 0)} clusters. Set n_clusters to such a number, merge labels, or give -1, "
             "None, NaN or empty text where a label is not known."
         )
     return known

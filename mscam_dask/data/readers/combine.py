@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -17,20 +16,14 @@ from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.fields import are_counted
 from mscam_dask.data.readers.labels import check_labels, known_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
-from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.data.views.as_multi_view import check_order, ids_of_columns
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import lifted, replaced_view
-from mscam_dask.data.views.sample_ids import (
-    Join,
-    JoinedSamples,
-    join_samples,
-)
-from mscam_dask.data.views.sources import ArrayRows, RowSource
+from mscam_dask.data.views.sample_ids import Join, JoinedSamples, join_samples
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
-
-_HEAD, _FEW = 64, 5  # rows that are looked at first, and that may agree by chance
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
@@ -76,7 +69,7 @@ def gather(
         first = next(item.where for item in loaded if item.sample_ids is not None)
         loaded = [_joined(item, joined, first) for item in loaded]
     else:
-        _check_order(loaded)
+        check_order([(item.where, view) for item in loaded for view in item.views])
     if may_lack_views:
         there = {view.name for item in loaded for view in item.views}
         named = [pair for pair in named if pair[0] in there] or named
@@ -207,60 +200,10 @@ def _agreed(
     return codes, first.label_names
 
 
-def _check_order(loaded: Sequence[SourceContents]) -> None:
-    """Refuse sources without ids that have the same rows of shared columns, such as two coordinates, in another order.
-
-    Shared are columns of one name, and of the same whole numbers that differ, under any name.
-    """
-    tables = [
-        (item.where, np.asarray(view.array), _columns(view))
-        for item in loaded
-        for view in item.views
-        if isinstance(view, ArrayRows) and not is_sparse(view.array)
-    ]
-    for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
-        shared = [name for name in own if name in theirs]
-        if where == other or not shared or len(first) != len(second):
-            continue
-        columns = [(first[:, own[name]], second[:, theirs[name]]) for name in shared]
-        if all(np.array_equal(a, b, equal_nan=True) for a, b in columns) or not all(
-            np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in columns
-        ):
-            continue
-        rows, others = (
-            np.unique(np.stack(side, axis=1), axis=0) for side in zip(*columns, strict=True)
-        )
-        # columns with few values may have equal counts of each by chance
-        if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
-            known = {own[name] for name in shared}
-            named = [name for name, at in own.items() if at in known and isinstance(name, str)]
-            raise DataError(
-                f"{where} and {other} have no sample ids, and the same rows of {named[:3]} in different orders. Give them "
-                "a column of sample ids (--id-column), or put them in one order."
-            )
-
-
-def _columns(view: ArrayRows) -> dict[str | bytes, int]:
-    """Positions of columns by name, and of whole numbers that differ, and do not count the rows, by their sorted values."""
-    found: dict[str | bytes, int] = {name: at for at, name in enumerate(view.feature_names or ())}
-    for place, column in enumerate(
-        np.asarray(view.array).T if view.array.dtype.kind in "iuf" else ()
-    ):
-        head = column[:_HEAD]
-        if (np.floor(head) == head).all() and len(np.unique(head)) == len(head) >= _FEW:
-            values = np.sort(column).astype(np.float64)
-            if (np.diff(values) >= 1).all() and values[-1] - values[0] >= len(values):
-                found[values.tobytes()] = place
-    return found
-
-
 def _named_by_columns(item: SourceContents, loaded: Sequence[SourceContents]) -> SourceContents:
-    """Return a source without ids whose columns are called by all samples of another, as a matrix of pairs, with these ids."""
+    """Return a source without ids with those that the columns of a view have."""
     for view in item.views if item.sample_ids is None else ():
-        names = getattr(view, "feature_names", None) or ()
-        if len(names) == view.shape[0] and {*names} in [
-            {*(other.sample_ids or ())} for other in loaded
-        ]:
+        if names := ids_of_columns(view, [other.sample_ids for other in loaded]):
             note = f"{item.where}: names of columns, which are all samples, taken as sample ids."
             return replace(item, sample_ids=names, notes=(*item.notes, note))
     return item

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.conversion import id_strength
 from mscam_dask.data.views.sample_ids import MISSING
 from mscam_dask.data.views.sources import listed
 from mscam_dask.errors import DataError
@@ -22,24 +23,7 @@ _MINUS = "\u2212"  # of typeset tables
 TRUTH = {"true": "1", "false": "0"}
 """Numbers of truth values, which pandas and R write in any case."""
 
-# An id by its name: certainly; of a family; maybe.
-CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
-
-_PEOPLE = "sample|patient|subject|participant|individual|person|donor|specimen|respondent"
-_THINGS = (
-    "case|record|cell|spot|animal|mouse|aliquot|row|obs|observation|item|object|unit|customer|user|client|"
-    "member|employee|student|product|order|account|image|run|entry|entity|gene|probe|feature|bcrpatient"
-)
-_CERTAIN_NAME = re.compile(
-    rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
-    r"mrn|f?eid|seqn|iid|rid|pid|u?subjid|nhsno|nhsnumber|rownames?"
-)
-_MAYBE_NAME = re.compile(
-    rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
-)
 _OF_ROW_NUMBERS = re.compile(r"(unnamed\d*|index|level0|row|rowid|rownumber)?", re.IGNORECASE)
-# patient_id, PatientID, user.id; not acid, GRID
-_ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
@@ -114,16 +98,6 @@ def is_whole_number(text: str) -> bool:
 def are_whole(texts: Sequence[str]) -> bool:
     """Return whether all are whole numbers."""
     return all(map(is_whole_number, texts))
-
-
-def id_strength(name: str) -> int:
-    """How surely a column of this name has ids: 0 to 3."""
-    plain = re.sub(r"[\W_]+", "", name).lower()
-    if _CERTAIN_NAME.fullmatch(plain):
-        return CERTAIN
-    if plain == "fid":
-        return _FAMILY
-    return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
 
 
 def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:

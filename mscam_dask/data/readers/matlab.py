@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,13 +115,7 @@ def _check_by_trial(source: Source) -> None:
 
 # -- v7.3 -----------------------------------------------------------------------------------------
 
-_NUMERIC = {
-    "",
-    "double",
-    "single",
-    "logical",
-    *(f"{u}int{8 * b}" for u in ("", "u") for b in (1, 2, 4, 8)),
-}
+_NUMERIC = re.compile(r"(double|single|logical|u?int(8|16|32|64))?")
 
 
 def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
@@ -173,7 +168,11 @@ def _hdf5_value(node: Any, source: Source, where: str) -> Any:
         # the text of each row of a matrix of UTF-16 code units stored by columns
         rows = np.atleast_2d(in_memory(node, source)).T.astype("<u2")
         return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in rows])
-    if matlab_class not in _NUMERIC or not hasattr(node, "dtype") or node.dtype.kind not in "biuf":
+    if (
+        not _NUMERIC.fullmatch(matlab_class)
+        or not hasattr(node, "dtype")
+        or node.dtype.kind not in "biuf"
+    ):
         return matlab_class or "not numeric"
     if node.ndim < 2:
         return f"{node.dtype}, shape {node.shape}"

@@ -22,9 +22,9 @@ from mscam_dask.data.readers.base import (
     check_size,
     unreadable,
 )
-from mscam_dask.data.readers.fields import CERTAIN, Column, id_strength
+from mscam_dask.data.readers.fields import Column
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
-from mscam_dask.data.views.conversion import as_text, label_rank, rows_of
+from mscam_dask.data.views.conversion import CERTAIN, as_text, id_strength, label_rank, rows_of
 from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
 from mscam_dask.data.views.validation import are_distances
 from mscam_dask.errors import DataError

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.fields import (
-    CERTAIN,
     Column,
     are_counted,
     are_names,
@@ -23,7 +22,7 @@ from mscam_dask.data.readers.fields import (
     is_missing,
     is_whole_number,
 )
-from mscam_dask.data.views.conversion import label_rank
+from mscam_dask.data.views.conversion import CERTAIN, label_rank
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -334,13 +333,9 @@ def _id_column(
         return IdColumn(0, "consecutive whole numbers")
     if table.has_many_keys or (len(numbers) < _FEW and not (is_repeated and table.head_of(0).key)):
         return None
-    raise _unclear(table)
-
-
-def _unclear(table: Table) -> DataError:
     name = table.columns[0]
     by, option = (repr(name), shlex.quote(name)) if table.has_header else ("0", "0")
-    return DataError(
+    raise DataError(
         f"{table.where}: the first column, {name!r}, has whole numbers that differ in every row, which may be "
         f"sample ids or a feature. Set id_column={by} (--id-column {option}) or "
         "id_column=False (--id-column none)."

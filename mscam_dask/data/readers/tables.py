@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.fields import (
-    CERTAIN,
     TRUTH,
     Column,
     are_counted,
     are_names,
-    id_strength,
     is_missing,
     is_number,
     is_value,
@@ -29,7 +27,7 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
 )
 from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
-from mscam_dask.data.views.conversion import label_rank, rows_of
+from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank, rows_of
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
@@ -499,10 +497,8 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
         n_bad, row, text = bad[place]
         if len(bad) > 1 and n_bad < _HEADINGS and all(b[:2] == (n_bad, row) for b in bad.values()):
             remedy = (
-                f"Remove row {row} if it is no part of the data, such as units, or the lines above it if it has the names of "
-                "columns (--skip)."
-                if n_bad == 1
-                else f"Remove these rows, the first of them row {row}, if they are no data, such as further headings."
+                f"Remove these rows, the first of them row {row}, if they are no data, such as units or further headings, or "
+                "the lines above them if they have the names of columns (--skip)."
             )
         elif any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (

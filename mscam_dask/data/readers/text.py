@@ -26,16 +26,14 @@ from mscam_dask.data.readers.dialect import (
     split_rows,
 )
 from mscam_dask.data.readers.fields import (
-    CERTAIN,
     are_rising,
     are_whole,
-    id_strength,
     is_number,
     is_value,
     is_whole_number,
 )
 from mscam_dask.data.readers.roles import Block, Table
-from mscam_dask.data.views.conversion import label_rank
+from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.data.views.sample_ids import MISSING
 from mscam_dask.errors import DataError
 
@@ -96,29 +94,17 @@ def _is_gct(above: list[str]) -> bool:
     return bool(above) and above[0].strip() in ("#1.2", "#1.3")
 
 
-def _check_kind(where: str, lines: list[str]) -> None:
-    """Refuse what is no text, or no table."""
-    if any("\0" in line for line in lines[:2]):
-        n_bits = 32 if 2 * lines[0].count("\0") > len(lines[0]) else 16
-        order = "be" if lines[0].startswith("\0") else "le"
-        raise DataError(
-            f"{where} has NUL characters, as UTF-{n_bits} without a byte order mark has. Convert the file (iconv -f "
-            f"utf-{n_bits}{order} -t utf-8 FILE)."
-        )
-    if lines and _OF_OTHERS.match(lines[0]):
-        raise DataError(
-            f"{where} is a web page, XML or JSON, not a table of text: its first line is {shown_fields(lines[:1])}. Open it in a "
-            "spreadsheet or a browser, and save the table as CSV."
-        )
-
-
 # header -----------------------------------------------------------------------------------------
 
 
 def _table(
     source: Source, opened: Callable[[], IO[str]], where: str, above: list[str], lines: list[str]
 ) -> Table:
-    _check_kind(where, lines)
+    if any("\0" in line for line in lines[:2]) or (lines and _OF_OTHERS.match(lines[0])):
+        raise DataError(
+            f"{where} is a web page, XML, JSON or text with NUL characters, as UTF-16 without a byte order mark has: its first "
+            f"line is {shown_fields(lines[:1])!a}. Save the table as CSV in UTF-8."
+        )
     told = [match[1] for line in above if (match := _SEPARATOR_LINE.match(line))]
     known = [("!", above), *((mark, lines) for mark in _DIRECTIVES)]
     comment = source.comment or next(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,15 +19,19 @@ from mscam_dask.data.views.conversion import (
     encode_labels,
     is_instance_of,
     is_omics,
+    label_rank,
     rows_of,
     sample_dimension,
     sample_ids_of,
+    with_index,
 )
 from mscam_dask.data.views.multi_view import MultiViewData, option_by_view
 from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present
 from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource
 from mscam_dask.errors import DataError, DataTypeError
+
+_HEAD, _FEW = 64, 5  # rows that are looked at first, and that may agree by chance
 
 ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
 """One view type for all views, or one per view by name or by position."""
@@ -97,7 +102,7 @@ def _of_dataset(dataset: Any) -> MultiViewData:
     views: list[RowSource] = []
     ids, codes, label_names = None, None, None
     for name, variable in dataset.data_vars.items():
-        if name == "labels" and variable.dims == (dimension,):
+        if label_rank(str(name)) == 1 and variable.dims == (dimension,):
             codes, label_names = encode_labels(np.asarray(variable))
         elif variable.ndim == len(set(variable.dims)) == 2:
             table = variable.transpose(dimension, ...)
@@ -149,6 +154,7 @@ def _from_tables(tables: Mapping[Any, Any] | Sequence[Any]) -> MultiViewData:
             table.name if isinstance(table, RowSource) else f"view_{index}"
             for index, table in enumerate(tables)
         ]
+    tables = [with_index(table) for table in tables]
     data = MultiViewData(
         tuple(
             replaced_view(table, name=name)
@@ -157,11 +163,16 @@ def _from_tables(tables: Mapping[Any, Any] | Sequence[Any]) -> MultiViewData:
             for name, table in zip(names, tables, strict=True)
         )
     )  # counts and names are compared before ids
-    ids = {view.name: sample_ids_of(table) for view, table in zip(data.views, tables, strict=True)}
+    known = [sample_ids_of(table) for table in tables]
+    ids = {
+        view.name: ids_of_columns(view, known) if own is None else own
+        for view, own in zip(data.views, known, strict=True)
+    }
     if any(own is not None for own in ids.values()):
         ids |= _default_ids(ids, tables)
     joined = join_samples(ids, None)
     if joined is None:
+        check_order([(repr(view.name), view) for view in data.views if view.feature_names])
         return data
     views = [
         lifted(view, joined.places[view.name], own, joined.ids) if own is not None else view
@@ -173,21 +184,77 @@ def _from_tables(tables: Mapping[Any, Any] | Sequence[Any]) -> MultiViewData:
 def _default_ids(
     ids: Mapping[str, tuple[str, ...] | None], tables: Sequence[Any]
 ) -> dict[str, tuple[str, ...]]:
-    """Default indexes of frames beside others with ids; refused where these are the same in another order."""
+    """Default indexes of frames beside others with ids, which are refused where these are not the same in this order."""
     found = {}
-    for (name, own), table in zip(ids.items(), tables, strict=True):
+    for name, table in zip(ids, tables, strict=True):
         default = sample_ids_of(table, default_index=True)
-        if own is None and default is not None:
-            found[name] = default
-            for other, others in ids.items():
-                if others not in (None, default) and set(default) == set(others or ()):
-                    raise DataError(
-                        f"{other!r} has the ids {list(others[:3])}, ..., which {name!r} has as its default index "
-                        "0, 1, ..., so its rows may be in either order. If both have the same sample in a row, "
-                        "give both frame.reset_index(drop=True); if the default index has the ids, give "
-                        f"{name!r} in the order of {other!r}, as frame.loc[other.index]."
-                    )
+        if ids[name] is not None or default is None:
+            continue
+        found[name] = default
+        for other, others in ids.items():
+            if others not in (None, default):
+                raise DataError(
+                    f"{other!r} has the ids {list((others or ())[:3])}, ..., and {name!r} the default index 0, 1, ..., so its "
+                    "rows may be in another order. If both have the same sample in a row, give both "
+                    f"frame.reset_index(drop=True); else give {name!r} its ids as index (frame.set_index), or, if these are "
+                    "the default index, its rows as frame.loc[other.index]."
+                )
     return found
+
+
+def check_order(views: Iterable[tuple[str, RowSource]]) -> None:
+    """Refuse views of sources without ids that have the same rows of shared columns, such as two coordinates, in another order.
+
+    Shared are columns of one name, and of the same whole numbers that differ, under any name.
+    """
+    tables = [
+        (where, np.asarray(view.array), _columns(view))
+        for where, view in views
+        if isinstance(view, ArrayRows) and not is_sparse(view.array)
+    ]
+    for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
+        shared = [name for name in own if name in theirs]
+        if where == other or not shared or len(first) != len(second):
+            continue
+        columns = [(first[:, own[name]], second[:, theirs[name]]) for name in shared]
+        if all(np.array_equal(a, b, equal_nan=True) for a, b in columns) or not all(
+            np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in columns
+        ):
+            continue
+        rows, others = (
+            np.unique(np.stack(side, axis=1), axis=0) for side in zip(*columns, strict=True)
+        )
+        # columns with few values may have equal counts of each by chance
+        if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
+            known = {own[name] for name in shared}
+            named = [name for name, at in own.items() if at in known and isinstance(name, str)]
+            raise DataError(
+                f"{where} and {other} have no sample ids, and the same rows of {named[:3]} in different orders. Give them "
+                "a column of sample ids (--id-column; frames: frame.set_index), or put them in one order."
+            )
+
+
+def _columns(view: ArrayRows) -> dict[str | bytes, int]:
+    """Positions of columns by name, and of whole numbers that differ, and do not count the rows, by their sorted values."""
+    found: dict[str | bytes, int] = {name: at for at, name in enumerate(view.feature_names or ())}
+    for place, column in enumerate(
+        np.asarray(view.array).T if view.array.dtype.kind in "iuf" else ()
+    ):
+        head = column[:_HEAD]
+        if (np.floor(head) == head).all() and len(np.unique(head)) == len(head) >= _FEW:
+            values = np.sort(column).astype(np.float64)
+            if (np.diff(values) >= 1).all() and values[-1] - values[0] >= len(values):
+                found[values.tobytes()] = place
+    return found
+
+
+def ids_of_columns(
+    view: RowSource, ids: Iterable[tuple[str, ...] | None]
+) -> tuple[str, ...] | None:
+    """Names of the columns of a view if they are all of some samples with `ids`, as in a matrix of pairs; else None."""
+    names = view.feature_names or ()
+    is_named = len(names) == view.n_samples and {*names} in [{*(own or ())} for own in ids]
+    return names if is_named else None
 
 
 def views_of(

@@ -73,10 +73,19 @@ def rows_of(
     if is_frame(value):
         array: Any = _frame_values(value, name)
     elif is_sparse(value):
-        array = sparse.csr_array(checked_sparse(value, f"View {name!r}"))
+        value = checked_sparse(value, f"View {name!r}")
+        has_sums = value.dtype.kind in "iu" and not value.has_canonical_format  # which may be large
+        array = sparse.csr_array(value.astype(np.float64) if has_sums else value)
     else:
-        array = _as_plain_array(unmasked(value, name), name)
+        array = np.asarray(unmasked(_as_plain_array(value, name), name))
     return ArrayRows(array, name, view_type, names)
+
+
+def with_index(table: Any) -> Any:
+    """Return a table of Arrow that has an index of pandas, not 0, 1, ..., as a frame; any other as it is."""
+    stored = (is_arrow(table) and table.schema.pandas_metadata) or {"index_columns": ()}
+    kept = any(isinstance(i, str) or i["start"] or i["step"] != 1 for i in stored["index_columns"])
+    return table.to_pandas() if kept else table
 
 
 def _labels_of(value: Any) -> tuple[Any, Any]:
@@ -149,7 +158,7 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
             "-o data.zarr, whose path takes the place of all views."
         )
     try:
-        return np.asarray(value)
+        return np.asanyarray(value)  # masked ones too
     except (ValueError, TypeError, RuntimeError) as error:  # unequal rows, other devices
         raise DataError(
             f"View {name!r} is {what} that cannot be converted to an array: {str(error).rstrip('.')}. Make a "
@@ -202,6 +211,35 @@ def label_rank(name: str) -> int:
     """How surely a name, in any case and with any separators of words, is that of labels: 1, then 2, 3 of clusterings; 0 if it is not."""
     found = _LABELS.fullmatch(re.sub(r"[\W_]+(?=[^\W\d_])", "", name).lower())
     return 0 if found is None else found.lastindex or 0
+
+
+# An id by its name: certainly; of a family; maybe.
+CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
+
+_PEOPLE = "sample|patient|subject|participant|individual|person|donor|specimen|respondent"
+_THINGS = (
+    "case|record|cell|spot|animal|mouse|aliquot|row|obs|observation|item|object|unit|customer|user|client|"
+    "member|employee|student|product|order|account|image|run|entry|entity|gene|probe|feature|bcrpatient"
+)
+_CERTAIN_NAME = re.compile(
+    rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
+    r"mrn|f?eid|seqn|iid|rid|pid|u?subjid|nhsno|nhsnumber|rownames?"
+)
+_MAYBE_NAME = re.compile(
+    rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
+)
+# patient_id, PatientID, user.id; not acid, GRID
+_ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
+
+
+def id_strength(name: str) -> int:
+    """How surely a column of this name has ids: 0 to 3."""
+    plain = re.sub(r"[\W_]+", "", name).lower()
+    if _CERTAIN_NAME.fullmatch(plain):
+        return CERTAIN
+    if plain == "fid":
+        return _FAMILY
+    return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
 
 
 UNLABELED = -1

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.errors import ConfigurationError, DataError
@@ -184,27 +183,3 @@ def _ranges_of(present: PresentSamples) -> str:
     breaks = np.flatnonzero(np.diff(present.samples) != 1) + 1
     ranges = [(run[0], run[-1]) for run in np.split(present.samples, breaks)]
     return f"{present.n_samples}:" + ",".join(f"{first}-{last}" for first, last in ranges)
-
-
-def sample_per_class(
-    data: MultiViewData, per_class: int, *, rng: np.random.Generator
-) -> MultiViewData:
-    """Draw the same number of samples of every class, without replacement, in the given order."""
-    if data.labels is None:
-        raise DataError("There are no labels, so no samples can be drawn by class.")
-    classes, sizes = np.unique(data.labels, return_counts=True)
-    if not 1 <= per_class <= sizes.min():
-        raise DataError(
-            f"per_class={per_class}; allowed are 1 to {sizes.min()}, the samples of the smallest of {len(classes)} "
-            "classes."
-        )
-    of_class = [np.flatnonzero(data.labels == label) for label in classes]
-    drawn = [rng.choice(rows, size=per_class, replace=False) for rows in of_class]
-    chosen = np.sort(np.concatenate(drawn))
-    ids = data.sample_ids
-    return replace(
-        data,
-        views=tuple(cache_chunks(sampled_view(view, chosen)) for view in data.views),
-        labels=data.labels[chosen],
-        sample_ids=None if ids is None else tuple(ids[index] for index in chosen),
-    )

@@ -202,7 +202,7 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 
 _CHECK = (
     "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column none "
-    "leaves numbers out; samples_in='columns', --samples-in columns, reads a file with samples on columns)"
+    "leaves numbers out, frame.reset_index(drop=True) an index; samples_in='columns', --samples-in columns, reads a file with samples on columns)"
 )
 
 _SEPARATOR = re.compile(r"[\W_]+")
@@ -229,11 +229,7 @@ _DIFFERENCES: dict[str, Callable[[str], str]] = {
 }
 
 # Parts that the longer id has more, and how it contains the shorter.
-_AFFIXES = {
-    "a suffix": str.startswith,
-    "a prefix": str.endswith,
-    "what stands around them": str.__contains__,
-}
+_AFFIXES = {"a suffix": str.startswith, "a prefix": str.endswith}
 
 
 def _in_one_spelling(text: str) -> str:
@@ -255,42 +251,24 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
         raise DataError(
             f"The sample ids of {name!r} ({examples[0]}) and {other!r} ({examples[1]}) are written in two ways: "
             f"{shared} are equal, and {len(pairs)} more would be but for {_difference(pairs)}. Write them in one "
-            "way in both, or leave them out if they number the rows (--id-column none)."
+            "way in both, or leave them out if they number the rows (--id-column none; frame.reset_index(drop=True))."
         )
 
 
 def _alike(left: Sequence[str], right: Sequence[str], *, affixes: bool) -> list[tuple[str, str]]:
-    """Ids of both sides that are equal in one spelling, or without what one side has before or after them."""
+    """Ids of both sides that are equal in one spelling, or without what one side has before or after a separator."""
     sides = [{_in_one_spelling(text): text for text in side} for side in (left, right)]
     found = [(text, sides[1][key]) for key, text in sides[0].items() if key in sides[1]]
     for short, long in (sides, sides[::-1]) if affixes and left and right else ():
         parts: dict[str, str] = {}
-        head, tail = _common_ends(list(long))
-        head_of_short, tail_of_short = _common_ends(list(short))
-        head, tail = head.removesuffix(head_of_short), tail.removeprefix(tail_of_short)
         for key, text in long.items():
             for cut in _SEPARATOR.finditer(key):
                 parts.setdefault(key[: cut.start()], text)
                 parts.setdefault(key[cut.end() :], text)
-            parts.setdefault(key.removeprefix(head).removesuffix(tail), text)
         cut_off = [(text, parts[key]) for key, text in short.items() if key in parts]
         if len(cut_off) > len(found):
             found = cut_off if short is sides[0] else [pair[::-1] for pair in cut_off]
     return found
-
-
-def _common_ends(texts: Sequence[str]) -> tuple[str, str]:
-    """The start that texts share, without digits, and the end that they share from a separator on."""
-    head = _common_start(texts).rstrip("0123456789")
-    tail = _common_start([text[len(head) :][::-1] for text in texts])[::-1]
-    start = _SEPARATOR.search(tail)
-    return head, tail[start.start() :] if start else ""
-
-
-def _common_start(texts: Sequence[str]) -> str:
-    first, last = min(texts), max(texts)
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    return "".join(one for one, _ in same)
 
 
 def _difference(pairs: Sequence[tuple[str, str]]) -> str:

@@ -389,8 +389,7 @@ def is_numbering(names: Sequence[str]) -> bool:
 
 def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
     """Return the position of the first name that differs in `others`, which has the same length."""
-    pairs = enumerate(zip(names, others, strict=True))
-    return next(position for position, (name, other) in pairs if name != other)
+    return [*map(str.__eq__, names, others)].index(False)
 
 
 def listed(names: Sequence[str]) -> str:

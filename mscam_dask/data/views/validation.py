@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.conversion import label_rank
+from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import blocks_of_rows
@@ -44,7 +44,12 @@ class DataIssue:
 
     view: str  # "" for all of them together
     kind: Literal[
-        "zero rows", "constant columns", "label columns", "repeated samples", "few shared samples"
+        "zero rows",
+        "constant columns",
+        "label columns",
+        "presence table",
+        "repeated samples",
+        "few shared samples",
     ]
     count: int  # of rows, columns or samples
     first: tuple[int, ...]  # positions of the first few
@@ -69,7 +74,11 @@ class DataIssue:
             ),
             "label columns": (
                 f"View {self.view!r} has column(s) {list(self.others)} of whole numbers, which are clustered like the "
-                "other features. Drop them if they are labels."
+                "other features. Drop them if they are labels; make them the index (frame.set_index) if they are ids."
+            ),
+            "presence table": (
+                f"View {self.view!r} has 0 and 1 only, in as many columns as there are other views. Leave it out if it "
+                "says which samples a view has, and give those that it does not have as rows of NaN."
             ),
             "repeated samples": (
                 f"Only {n_others} of {self.total} samples are distinct: the others (rows {listing}) equal an "
@@ -122,6 +131,9 @@ def validate(
     refuse_missing_cells(over(functools.partial(missing_cells, sample_ids=data.sample_ids), bad))
     for view, scan in pairs:
         issues += _issues(view, scan)
+        is_table = view.shape[1] == len(data.views) - 1 > 1 and scan.highest.max() == 1
+        if is_table and np.isin(view.read(0, view.shape[0]), (0, 1)).all():
+            issues.append(DataIssue(view.name, "presence table", 0, (), view.shape[1]))
     pairwise = [view for view in data.views if view.view_type != "features"]
     allowed = {view.name: scan.rounding for view, scan in pairs}
     list(over(functools.partial(_check_pairwise, allowed=allowed), pairwise))
@@ -237,24 +249,19 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
         columns = np.flatnonzero(is_constant).tolist()
         first = tuple(columns[:_SHOWN])
         issues.append(DataIssue(view.name, "constant columns", len(columns), first, view.shape[1]))
-    if view.view_type == "features" and (labels := _label_columns(view, scan)):
-        names = tuple(labels.values())
-        issues.append(
-            DataIssue(view.name, "label columns", len(names), tuple(labels), view.shape[1], names)
-        )
-    return issues
-
-
-def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
-    """Names by position of columns with a usual name of labels whose least and largest values are different whole numbers."""
-    return {
+    named = {
         at: name
         for at, name in enumerate(view.feature_names or ())
-        if label_rank(name)
-        and scan.lowest[at] < scan.highest[at]
-        and float(scan.lowest[at]).is_integer()
-        and float(scan.highest[at]).is_integer()
+        if (label_rank(name) or id_strength(name) == CERTAIN)
+        and not is_constant[at]
+        and all(float(bound[at]).is_integer() for bound in (scan.lowest, scan.highest))
     }
+    if view.view_type == "features" and named:
+        names = tuple(named.values())
+        issues.append(
+            DataIssue(view.name, "label columns", len(names), tuple(named), view.shape[1], names)
+        )
+    return issues
 
 
 @dataclass(frozen=True)
@@ -335,22 +342,11 @@ def are_distances(corner: NDArray[Any]) -> bool:
     )
 
 
-def _has_distances(view: RowSource) -> bool:
-    """Return whether the first rows and columns of a square view have distances of more than two values."""
-    corner = view.read(0, min(view.shape[0], _CORNER))[:, :_CORNER]
-    return len(np.unique(corner)) > 2 and are_distances(corner)
-
-
-def _is_triangle(view: RowSource) -> bool:
-    """Return whether the first rows and columns of a square view are 0 on one side of the diagonal."""
-    corner = view.read(0, min(view.shape[0], _CORNER))[:, :_CORNER]
-    return not np.triu(corner, 1).any() or not np.tril(corner, -1).any()
-
-
 def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     """Refuse a square view of finite values that is no distance or kernel matrix up to the rounding `allowed`."""
     rounding = allowed[view.name]
     diagonal = np.empty(view.shape[0])
+    corner = view.read(0, min(view.shape[0], _CORNER))[:, :_CORNER]
     n_different, largest, where = 0, 0.0, (0, 0)
     ranges = list(row_ranges(view))
     for index, (start, stop) in enumerate(ranges):
@@ -382,7 +378,7 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         rule, other, content = "the distance of a sample to itself is 0", "kernel", "similarities"
         if np.ptp(diagonal) <= rounding:
             remedy = "Set the diagonal to 0 if it holds distances, or"
-    elif diagonal.max() <= rounding and _has_distances(view):  # and is no graph
+    elif diagonal.max() <= rounding and len(np.unique(corner)) > 2 and are_distances(corner):
         is_wrong[:] = True
         rule = "a kernel has similarities there, and its values do not obey the triangle inequality as these do"
         remedy = "Write the similarity of each sample to itself, or"
@@ -392,7 +388,7 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
             f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
             f"{far}; {rule}. {remedy} declare view_type={other!r} if it holds {content}."
         )
-    if n_different and _is_triangle(view):
+    if n_different and not (np.triu(corner, 1).any() and np.tril(corner, -1).any()):
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has 0 in one triangle. Fill it with the other: "
             "numpy.where(matrix == 0, matrix.T, matrix)."

@@ -93,7 +93,7 @@ def test_options_out_of_range(options: dict[str, Any]) -> None:
         ("a,b\np,1,\nq,2,\n", "header"),
         ("id;x;y\np;1 100;0,5\nq;1 200;1,5\nr;1 300;2,5\n", "1 100"),
         ("id^x\np^1\nq^2\n", "--delimiter"),
-        ("i\0d\0,\0a\0\n\0p\0,\0001\0\n", "utf-16"),
+        ("i\0d\0,\0a\0\n\0p\0,\0001\0\n", "UTF-16"),
         ("id,a,\np,1,\nq,2,\n" + "r,3,\n" * 60 + "s,1,7\n", "'7'"),
     ],
 )

@@ -309,3 +309,136 @@ def test_heavy_packages_are_imported_only_when_needed() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# ------------------------------------------------------------------------- ids of samples in tables
+
+
+def in_two_orders(kind: str) -> tuple[dict[str, Any], NDArray[np.int64]]:
+    """Two tables with the same ids in a column, the second in another order, and this order."""
+    rng = np.random.default_rng(0)
+    order, values = rng.permutation(12), rng.normal(size=(12, 5))
+    ids = pd.DataFrame({"patient_id": 101 + 7 * np.arange(12)})
+    first, second = (
+        pd.concat([ids, pd.DataFrame(values[:, part]).add_prefix(name)], axis=1)
+        for name, part in (("a", slice(3)), ("b", slice(3, 5)))
+    )
+    made = {"a": first, "b": second.iloc[order].reset_index(drop=True)}
+    if kind == "polars":
+        pl = pytest.importorskip("polars", reason="polars is not installed")
+        return {name: pl.DataFrame(one.to_dict("list")) for name, one in made.items()}, order
+    if kind != "pandas":
+        pa = pytest.importorskip("pyarrow")
+        made = {name: one.set_index("patient_id") for name, one in made.items()}
+        named = {
+            name: one.rename_axis("patient_id" if kind == "arrow" else None)
+            for name, one in made.items()
+        }
+        return {name: pa.Table.from_pandas(one) for name, one in named.items()}, order
+    return made, order
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_column_of_ids_is_no_order_of_rows(kind: str) -> None:
+    """Ids in another order are refused, and told as features in the same one."""
+    views, order = in_two_orders(kind)
+    with pytest.raises(DataError):
+        as_multi_view(views)
+    frames = {
+        name: pd.DataFrame(dict(zip(one.columns, one.to_numpy().T, strict=True)))
+        for name, one in views.items()
+    }
+    frames["b"] = frames["b"].iloc[np.argsort(order)].reset_index(drop=True)
+    issues = validate(as_multi_view(frames), n_clusters=2, n_neighbors=3).issues
+    assert [issue.others for issue in issues if issue.kind == "label columns"] == [
+        ("patient_id",)
+    ] * 2
+    indexed = {name: one.set_index("patient_id") for name, one in frames.items()}
+    assert not validate(as_multi_view(indexed), n_clusters=2, n_neighbors=3).issues
+
+
+@pytest.mark.parametrize("kind", ["arrow", "arrow without a name"])
+def test_arrow_tables_of_frames_keep_their_index(kind: str) -> None:
+    views, order = in_two_orders(kind)
+    data = as_multi_view(views)
+    first, second = (table.to_pandas() for table in views.values())
+    assert data.sample_ids == tuple(map(str, first.index))
+    back = second.to_numpy()[np.argsort(order)]
+    assert_holds(data, a=first.to_numpy(), b=back)
+    assert data.views[0].feature_names == tuple(first.columns)
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "arrow"])
+def test_columns_that_are_called_as_all_samples_name_the_rows_too(form: str) -> None:
+    pytest.importorskip(form if form == "polars" else "pandas")
+    rng = np.random.default_rng(1)
+    points, order = rng.normal(size=(8, 3)), rng.permutation(8)
+    ids = np.array([f"s{place}" for place in range(8)])
+    pairs = distances_between(points)
+    table: Any = pd.DataFrame(pairs[np.ix_(order, order)], columns=ids[order])
+    if form == "polars":
+        table = pytest.importorskip("polars").DataFrame(table.to_dict("list"))
+    if form == "arrow":
+        table = pytest.importorskip("pyarrow").Table.from_pandas(table)
+    data = as_multi_view({"a": frame(points, ids), "d": table}, view_type={"d": "distance"})
+    assert data.sample_ids == tuple(ids)
+    assert_holds(data, a=points, d=pairs)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "?", "f4"])
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "bsr"])
+def test_repeated_entries_of_a_sparse_view_are_summed_without_overflow(
+    form: str, dtype: str
+) -> None:
+    kind: Any = np.dtype(dtype)
+    most = 1 if kind.kind in "bf" else np.iinfo(kind).max
+    rows, columns = np.array([0, 0, 1, 2, 3]), np.array([1, 1, 0, 2, 1])
+    entries = np.full(5, most, dtype)
+    matrix: Any = sparse.coo_array((entries, (rows, columns)), shape=(4, 3))
+    if form != "coo":
+        parts = (entries, columns, np.array([0, 2, 3, 4, 5]))
+        matrix = sparse.csr_array(parts, shape=(4, 3))
+        if form == "csc":
+            matrix = sparse.csc_array(
+                (entries, columns, np.array([0, 2, 3, 4, 5])), shape=(3, 4)
+            ).T.T
+        if form == "bsr":
+            matrix = sparse.bsr_array((entries.reshape(5, 1, 1), columns, parts[2]), shape=(4, 3))
+    wanted = np.zeros(matrix.shape)
+    at = (columns, rows) if matrix.shape == (3, 4) else (rows, columns)
+    np.add.at(wanted, at, float(most))
+    if dtype == "?":
+        wanted = np.minimum(wanted, 1)
+    np.testing.assert_array_equal(as_multi_view([matrix]).views[0].read(0, len(wanted)), wanted)
+
+
+def test_masked_values_of_objects_that_become_arrays_are_refused() -> None:
+    class Table:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[np.float64]:
+            return np.ma.masked_less(COLOUR, 1)
+
+    with pytest.raises(DataError):
+        as_multi_view([Table()])
+
+
+@pytest.mark.parametrize("name", ["label", "labels", "ground_truth", "gt"])
+def test_labels_of_a_dataset_have_any_of_their_names(name: str) -> None:
+    table = xr.DataArray(COLOUR, dims=("sample", "feature"))
+    data = as_multi_view(xr.Dataset({"v": table, name: ("sample", [0, 1, 1, 0])}))
+    assert data.view_names == ("v",)
+    assert data.labels is not None
+    assert data.labels.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("n_views", [2, 3])
+def test_a_table_of_the_views_that_samples_have_is_named(n_views: int) -> None:
+    rng = np.random.default_rng(0)
+    views = [rng.random((20, 3)) for _ in range(n_views)]
+    for values, is_told in (
+        (rng.integers(0, 2, (20, n_views)), True),
+        (rng.integers(0, 2, (20, n_views + 1)), False),
+        (rng.integers(0, 3, (20, n_views)), False),
+        (rng.random((20, n_views)).round(1), False),
+    ):
+        issues = validate(as_multi_view([*views, values]), n_clusters=2, n_neighbors=3).issues
+        assert ("presence table" in {issue.kind for issue in issues}) == is_told

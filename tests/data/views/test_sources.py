@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mscam_dask.benchmark.datasets import sample_per_class
 from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views import sources
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.multi_view import MultiViewData, presence_table, sample_per_class
+from mscam_dask.data.views.multi_view import MultiViewData, presence_table
 from mscam_dask.data.views.rows import (
     CachedChunkRows,
     SampledRows,
