@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import is_instance_of, is_omics
+from mscam_dask.data.views.conversion import is_instance_of, is_omics, sample_ids_of
 from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import (
@@ -247,8 +247,8 @@ def _check_feature_names(pairs: Iterable[tuple[RowSource, RowSource]], estimator
 
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:
     """One value (n,) for each sample: from an array, a Series (matched by ids if it has them), or the name of a column of obs."""
+    tables = X.values() if isinstance(X, Mapping) else X if isinstance(X, list | tuple) else [X]
     if isinstance(values, str):
-        tables = X.values() if isinstance(X, Mapping) else X if isinstance(X, list | tuple) else [X]
         columns = [table.obs for table in tables if is_omics(table)]
         if not columns:
             raise DataError(
@@ -275,6 +275,14 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
             f"{name} has shape {array.shape}; allowed is one value for each of the {data.n_samples} samples."
         )
     ids = data.sample_ids
+    if ids is None and is_instance_of(values, "pandas", "Series"):
+        rows = tuple(map(str, values.index))
+        default = next(filter(None, (sample_ids_of(one, default_index=True) for one in tables)), ())
+        if rows != default and {*rows} == {*default}:
+            raise DataError(
+                f"{name} has the index {list(rows[:3])}, ..., and the frames have 0, 1, ..., so its values may be in either "
+                f"order. Give {name}.sort_index() if the index has the rows of the frames, else {name}.to_numpy()."
+            )
     if ids is None or index is None or not is_instance_of(index, "pandas", "Index"):
         return array
     places = {str(value): place for place, value in enumerate(index)}

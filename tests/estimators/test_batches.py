@@ -13,7 +13,9 @@ from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, DataWarning, UnstableClustersWarning
+from mscam_dask.estimators._inputs import sample_values
 from mscam_dask.types.result import Structure
 from tests.omics import anndata_of
 
@@ -199,3 +201,16 @@ def test_a_new_batch_may_have_any_scale_but_not_be_too_far_away(factor: float) -
             model.predict(new, batches=names)
     else:
         assert adjusted_rand_score(labels[batches == "B"], model.predict(new, batches=names)) > 0.95
+
+
+@pytest.mark.parametrize("name", ["batches", "partial_labels", "init_labels"])
+def test_values_by_row_numbers_in_another_order_are_refused_beside_frames(name: str) -> None:
+    frames = [pd.DataFrame(np.eye(6)), pd.DataFrame(np.eye(6))]
+    arrays = [frame.to_numpy() for frame in frames]
+    values = pd.Series(np.arange(6) % 2)
+    moved = values.iloc[[3, 0, 5, 1, 4, 2]]
+    with pytest.raises(DataError):
+        sample_values(moved, name, frames, as_multi_view(frames))
+    for given, views in ((moved.to_numpy(), frames), (moved, arrays), (values, frames)):
+        found = sample_values(given, name, views, as_multi_view(views))
+        np.testing.assert_array_equal(found, given)
