@@ -112,6 +112,7 @@ def _table(
     )
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
+    lines = lines if any(map(str.strip, lines)) else []
     dialect = dialect_of(source, lines, source.delimiter or next(iter(told), None))
     delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
     if not rows:

@@ -238,6 +238,8 @@ def test_label_row_is_never_a_feature(tmp_path: Path, name: str, grades: str) ->
     "text",
     [
         "\n\n",
+        "\t",
+        " \n\t\n",
         "a,b\n1,2\n3,?\n5,6\n",
         "a,b\n1,2\n3,4,5\n",
         "1,2\n3,4,5\n",
@@ -248,7 +250,16 @@ def test_label_row_is_never_a_feature(tmp_path: Path, name: str, grades: str) ->
         f"a,b\n{'x' * 1_000_000},1\n",
     ],
     ids=[
-        *("blank", "question mark", "ragged", "ragged bare", "header only", "underscore"),
+        *(
+            "blank",
+            "tab",
+            "blank and tab",
+            "question mark",
+            "ragged",
+            "ragged bare",
+            "header only",
+            "underscore",
+        ),
         *("no features", "decimal commas", "long"),
     ],
 )
