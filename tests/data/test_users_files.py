@@ -290,7 +290,8 @@ def test_advice_on_a_file_that_is_refused(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("code", [-999, 9999, 99, -99, -9])
 def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: int) -> None:
     (tmp_path / "a.csv").write_text(csv_of(A.abs().mask(A.iloc[3, 2] == A, code)))
-    (note,) = (n for n in ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes if str(code) in n)
+    notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes
+    (note,) = (one for one in notes if str(code) in one.replace(str(tmp_path), ""))
     assert re.match(quotes("a.csv", repr(A.columns[2])), note)
 
 
