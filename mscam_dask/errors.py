@@ -140,7 +140,7 @@ class WorkerLostError(ClusterError):
 
 
 class SchedulerLostError(ClusterError):
-    """The connection to the scheduler is lost, or it does not answer; checkpoints stay."""
+    """The connection to the scheduler is lost, or it does not answer; checkpoints are kept."""
 
     exit_code = 75
 

@@ -355,7 +355,7 @@ def validated_partial_labels(
 
 
 def has_label(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each value (n,) is a label, and none of -1, None, NaN and empty text."""
+    """Whether each value (n,) is a label; -1, None, NaN and empty text are none."""
     has = ~_is_missing(values)
     has[has] = [str(value) not in _UNKNOWN_TEXTS for value in values[has]]
     return has

@@ -127,7 +127,7 @@ def write_store(
 def columns_of(
     table: DataTable, data: MultiViewData
 ) -> tuple[dict[str, NDArray[Any] | None], tuple[str, ...]]:
-    """Return what [data] says of each sample of `data`, (n,) or None by key; notes."""
+    """Return batches and known labels of the samples of `data`, (n,) or None, by their keys in [data]; notes."""
     columns: dict[str, NDArray[Any] | None] = {}
     notes: tuple[str, ...] = ()
     for key, kind in (("batches", "batch"), ("partial_labels", "known label")):
@@ -146,7 +146,7 @@ def columns_of(
 
 
 def clusters_of_known(known: NDArray[Any] | None, labels: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return a note on the cluster of each known label (n,), none without."""
+    """Return a note that names the cluster of each label in `known` (n,), and none without known labels."""
     if known is None:
         return ()
     has = has_label(known)

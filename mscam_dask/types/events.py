@@ -98,7 +98,7 @@ class CandidateSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class SettingsSelected:
-    """Event sent once, after the settings of the outer iterations are selected; by default, none were tried."""
+    """Event sent once, after the settings of the outer iterations are selected; the defaults say that none were tried."""
 
     #: Settings in the order in which they were tried; only one if there was no choice.
     settings: tuple[CandidateSettings, ...] = ()

@@ -201,7 +201,7 @@ def _agreed(
 
 
 def _named_by_columns(item: SourceContents, loaded: Sequence[SourceContents]) -> SourceContents:
-    """Return a source without ids with those that the columns of a view have."""
+    """Return a source without sample ids with the names of columns as ids, where these are all samples of another source."""
     for view in item.views if item.sample_ids is None else ():
         if names := ids_of_columns(view, [other.sample_ids for other in loaded]):
             note = f"{item.where}: names of columns, which are all samples, taken as sample ids."

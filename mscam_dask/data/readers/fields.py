@@ -1,4 +1,4 @@
-"""Fields of tables: numbers, missing values and ids, and what the fields of a column have in common."""
+"""Fields of tables: numbers, missing values and ids, what the fields of a column have in common, and notes on its values."""
 
 from __future__ import annotations
 
@@ -274,4 +274,8 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
         kinds = np.unique(values[:, place])
         if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
             found.append(names[place])
-    return [f"{listed(found)} taken as features; --labels NAME if one has labels."] if found else []
+    return (
+        [f"column(s) {listed(found)} taken as features; --labels NAME if one has the labels."]
+        if found
+        else []
+    )

@@ -319,10 +319,10 @@ def _names_ids(name: str) -> bool:
 def _is_like(
     first: list[str], body: list[list[str]], is_text: Callable[[str], bool], decimal: str
 ) -> bool | None:
-    """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured.
+    """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured or repeat.
 
-    Text that names labels or ids, or that is new above a column of labels, is a header; numbers that repeat name nothing. None: numbers alone are the names of
-    columns of numbers.
+    Text that names labels or ids, or that is new above a column of labels, is a header. None if numbers alone would be the
+    names of all columns of numbers, which is unclear.
     """
 
     def is_name(field: str) -> bool:

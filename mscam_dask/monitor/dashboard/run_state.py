@@ -247,7 +247,7 @@ def attach(runs: Runs) -> Callable[[], None]:
 
 
 def escaped(label: str) -> str:
-    """Label of a metric, in which Prometheus escapes three characters."""
+    """Return the label of a metric with backslash, quote and line break escaped, as Prometheus reads it."""
     for char, code in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
         label = label.replace(char, code)
     return label
