@@ -67,7 +67,7 @@ from mscam_dask.pipeline.cluster import (
     open_cluster,
     smallest_memory_bytes,
 )
-from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, interrupt_of
 from mscam_dask.pipeline.run_directory import lock_directory, write_whole
 from mscam_dask.pipeline.security import check_execution
 from mscam_dask.pipeline.toml_document import toml_text
@@ -172,14 +172,14 @@ def run_experiment(
                 with experiment.exits:
                     experiment.execute()
                     return experiment.record
-            except KeyboardInterrupt as error:
-                experiment.end("interrupted")
+            except BaseException as error:
+                is_signal = isinstance(interrupt_of(error), KeyboardInterrupt)
+                experiment.end("interrupted" if is_signal else "failed")
+                if not is_signal:
+                    raise
                 if shutdown.exit_code == TemporaryFailure.exit_code:
                     raise TemporaryFailure(f"Stopped by SIGTERM. {_REMEDY}") from error
                 raise KeyboardInterrupt(_REMEDY) from error
-            except BaseException:
-                experiment.end("failed")
-                raise
 
 
 def _varies(table: RunsTable | SweepTable) -> str:

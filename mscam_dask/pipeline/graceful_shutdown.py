@@ -6,8 +6,10 @@ import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
@@ -20,6 +22,7 @@ _DEADLINE_S = 5.0
 # Schedulers signal every process of a job, and drivers among these pass the signal on: the same
 # request arrives several times.
 _SAME_REQUEST_S = 2.0
+_REPEAT_S = 0.1
 _STANDARD_ERROR = 2
 
 
@@ -60,14 +63,22 @@ class _Interrupt(KeyboardInterrupt):
 _Interrupt.__name__ = KeyboardInterrupt.__name__  # in records and events
 
 
+def interrupt_of(error: BaseException) -> BaseException:
+    """Interrupt of a signal that cleanup replaced by another error, as in `Condition.wait`; else the error itself."""
+    earlier: BaseException | None = error
+    while earlier is not None and not isinstance(earlier, _Interrupt):
+        earlier = earlier.__context__
+    return error if earlier is None or isinstance(error, SystemExit) else earlier
+
+
 class GracefulShutdown:
     """Translation of the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread; elsewhere nothing.
 
     Python runs signal handlers between two of its own instructions in the main thread, so a long call in a
     library delays them. The wake-up descriptor is written at once, and a thread reads it. It ends the process
     at a second signal, except for a SIGTERM less than 2 s after the first, or 5 s after the first one: then it
-    calls `at_deadline`, whose message goes to standard error. This also ends a run whose interrupt Python
-    discards, in a callback of the garbage collector, of a weak reference or of a finalizer.
+    calls `at_deadline`, whose message goes to standard error. An interrupt that is discarded, by Python in a
+    callback of the garbage collector or by a library written in C, is raised again.
     """
 
     def __init__(self, at_deadline: Callable[[], str]) -> None:
@@ -102,6 +113,9 @@ class GracefulShutdown:
             stack.callback(signal.set_wakeup_fd, previous)
             for number in _SIGNALS:
                 stack.callback(signal.signal, number, signal.signal(number, self._handle))
+            self._report_others = sys.unraisablehook
+            stack.callback(setattr, sys, "unraisablehook", self._report_others)
+            sys.unraisablehook = self._report
             self._exits = stack.pop_all()
         return self
 
@@ -113,8 +127,25 @@ class GracefulShutdown:
             return
         if self._handled_at == -math.inf:
             self._handled_at = time.monotonic()
+            # coroutines that the interrupt keeps from being awaited
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            previous = signal.signal(signal.SIGALRM, self._repeat)
+            self._exits.callback(signal.signal, signal.SIGALRM, previous)
+            timer = signal.setitimer(signal.ITIMER_REAL, _REPEAT_S, _REPEAT_S)
+            self._exits.callback(signal.setitimer, signal.ITIMER_REAL, *timer)
         self.signal_name = self.signal_name or signal.Signals(number).name
         raise _Interrupt
+
+    def _repeat(self, *_: object) -> None:
+        """Raise the interrupt again, unless the main thread cleans up after it."""
+        handled = sys.exc_info()[1]
+        if handled is None or not isinstance(interrupt_of(handled), _Interrupt):
+            raise _Interrupt
+
+    def _report(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Report an error that Python discards, except for an interrupt, which is raised again."""
+        if not isinstance(unraisable.exc_value, _Interrupt):
+            self._report_others(unraisable)
 
     def _watch(self, reader: socket.socket) -> None:
         if not self._next_signal(reader):

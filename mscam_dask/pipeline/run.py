@@ -53,7 +53,7 @@ from mscam_dask.pipeline.cluster import (
     open_cluster,
     page_of,
 )
-from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals, interrupt_of
 from mscam_dask.pipeline.open_data import (
     NAME_DIGITS,
     OpenData,
@@ -137,8 +137,9 @@ class Run:
                         names = ", ".join(stored_run.remove_old_runs(self._settings, directory))
                         summary.text = f"removed {names}" if names else "nothing to remove"
             except BaseException as error:
-                self.failed(error)
-                if not isinstance(error, KeyboardInterrupt):
+                cause = interrupt_of(error)
+                self.failed(cause)
+                if not isinstance(cause, KeyboardInterrupt):
                     raise
                 if self._shutdown.exit_code == TemporaryFailure.exit_code:
                     raise TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}") from error
