@@ -79,7 +79,7 @@ _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
     ),
     "dataset.NAME": (
         of_experiments.DatasetTable,
-        "A data set of an experiment: every key of `[data]`, and those below.",
+        "A data set of an experiment: every key of `[data]`, and this one.",
     ),
 }
 

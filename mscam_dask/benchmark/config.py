@@ -61,14 +61,10 @@ GraphWeights = Annotated[
 
 
 class DatasetTable(DataTable, frozen=True, kw_only=True):
-    """[dataset.NAME]: the keys of [data] of a run, the number of clusters and the samples."""
+    """[dataset.NAME]: the keys of [data] of a run, and the number of clusters."""
 
     n_clusters: Count | None = None
     """Number of clusters; by default the number of classes."""
-    per_class: Count | None = None
-    """Random samples of every class; all samples by default."""
-    seed: WholeNumber = 0
-    """Seed of that random choice."""
 
 
 class RunsTable(Struct, frozen=True, kw_only=True):

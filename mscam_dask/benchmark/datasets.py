@@ -17,13 +17,13 @@ from msgspec import Struct
 from mscam_dask.benchmark.config import DatasetTable, ExperimentSettings, RobustnessTable
 from mscam_dask.benchmark.results import DatasetEntry
 from mscam_dask.data.datasets import corrupted_mixture
-from mscam_dask.data.store.dataset import open_store, write_store
+from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.validation import validate
-from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.pipeline.open_data import (
     data_fingerprint,
     open_data,
@@ -142,19 +142,10 @@ def _write(table: DatasetTable, origin: bytes, store: Path) -> tuple[MultiViewDa
     store.with_suffix(".json").unlink(missing_ok=True)
     if store.exists():
         shutil.rmtree(store)
-    if table.per_class is None:
-        opened = open_data(table, store)
-        data, used = opened.data, opened.store
-    else:
-        rng = np.random.default_rng(table.seed)
-        whole = store.with_name(f".{store.stem}.whole.zarr")  # no name starts with a dot
-        shutil.rmtree(whole, ignore_errors=True)
-        write_store(sample_per_class(open_data(table, whole).data, table.per_class, rng=rng), store)
-        shutil.rmtree(whole, ignore_errors=True)
-        data, used = open_store(store), store
-    if used == store:
+    opened = open_data(table, store)
+    if opened.store == store:
         write_whole(store.with_suffix(".json"), origin)
-    return data, used
+    return opened.data, opened.store
 
 
 def _dataset(name: str, table: DatasetTable, data: MultiViewData, store: Location) -> Dataset:
@@ -204,27 +195,3 @@ def _mixtures(table: RobustnessTable) -> dict[str, Dataset]:
         )
         datasets[name] = Dataset(entry, mixture)
     return datasets
-
-
-def sample_per_class(
-    data: MultiViewData, per_class: int, *, rng: np.random.Generator
-) -> MultiViewData:
-    """Draw the same number of samples of every class, without replacement, in the given order."""
-    if data.labels is None:
-        raise DataError("There are no labels, so no samples can be drawn by class.")
-    classes, sizes = np.unique(data.labels, return_counts=True)
-    if not 1 <= per_class <= sizes.min():
-        raise DataError(
-            f"per_class={per_class}; allowed are 1 to {sizes.min()}, the samples of the smallest of {len(classes)} "
-            "classes."
-        )
-    of_class = [np.flatnonzero(data.labels == label) for label in classes]
-    drawn = [rng.choice(rows, size=per_class, replace=False) for rows in of_class]
-    chosen = np.sort(np.concatenate(drawn))
-    ids = data.sample_ids
-    return dataclasses.replace(
-        data,
-        views=tuple(cache_chunks(sampled_view(view, chosen)) for view in data.views),
-        labels=data.labels[chosen],
-        sample_ids=None if ids is None else tuple(ids[index] for index in chosen),
-    )
