@@ -137,9 +137,10 @@ class GracefulShutdown:
         raise _Interrupt
 
     def _repeat(self, *_: object) -> None:
-        """Raise the interrupt again, unless the main thread cleans up after it."""
+        """Raise the interrupt again, unless the main thread cleans up after it or defers signals."""
         handled = sys.exc_info()[1]
-        if handled is None or not isinstance(interrupt_of(handled), _Interrupt):
+        is_cleanup = handled is not None and isinstance(interrupt_of(handled), _Interrupt)
+        if not is_cleanup and signal.getsignal(signal.SIGINT) == self._handle:
             raise _Interrupt
 
     def _report(self, unraisable: sys.UnraisableHookArgs) -> None:
