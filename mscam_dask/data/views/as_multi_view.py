@@ -28,7 +28,7 @@ from mscam_dask.data.views.conversion import (
 from mscam_dask.data.views.multi_view import MultiViewData, option_by_view
 from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present
 from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
-from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource
+from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource, is_numbering
 from mscam_dask.errors import DataError, DataTypeError
 
 _HEAD, _FEW = 64, 5  # rows that are looked at first, and that may agree by chance
@@ -251,10 +251,13 @@ def _columns(view: ArrayRows) -> dict[str | bytes, int]:
 def ids_of_columns(
     view: RowSource, ids: Iterable[tuple[str, ...] | None]
 ) -> tuple[str, ...] | None:
-    """Names of the columns of a view if they are all of some samples with `ids`, as in a matrix of pairs; else None."""
+    """Names of the columns of a view if they are all of some samples with `ids`, as in a matrix of pairs; else None.
+
+    The numbering 0, 1, ... of a frame is no name.
+    """
     names = view.feature_names or ()
-    is_named = len(names) == view.n_samples and {*names} in [{*(own or ())} for own in ids]
-    return names if is_named else None
+    is_named = len(names) == view.n_samples and not is_numbering(names)
+    return names if is_named and {*names} in [{*(own or ())} for own in ids] else None
 
 
 def views_of(

@@ -96,10 +96,22 @@ def _labels_of(value: Any) -> tuple[Any, Any]:
         return None, value.schema.names if is_arrow(value) else value.columns
     if is_omics(value):
         return value.obs_names, value.var_names
-    if is_instance_of(value, "xarray", "DataArray") and value.ndim == 2:
-        rows, columns = (value.indexes.get(dimension) for dimension in value.dims)
-        return rows, columns
+    if is_instance_of(value, "pandas", "Series"):
+        return value.index, None
+    if is_instance_of(value, "xarray", "DataArray") and value.ndim in (1, 2):
+        return _coordinate_of(value, value.dims[0]), value.indexes.get(value.dims[-1])
     return None, None
+
+
+def _coordinate_of(array: Any, dimension: Any) -> Any:
+    """Index of a dimension, or, without one, another coordinate of it that is called as ids and has none twice; else None."""
+    others = (
+        one.to_numpy()
+        for name, one in array.coords.items()
+        if one.dims == (dimension,) and id_strength(str(name)) == CERTAIN
+    )
+    different = (one for one in others if len({*one.tolist()}) == len(one))
+    return array.indexes.get(dimension, next(different, None))
 
 
 def names_of_columns(value: Any) -> tuple[str, ...] | None:

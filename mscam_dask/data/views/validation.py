@@ -33,6 +33,8 @@ _MIN_PRESENT = 3
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
 
+_OF_RESET_INDEX = ("index", "level_0")  # names of a column that pandas makes of an index
+
 _CORNER = 64  # rows and columns that show the kind of a square view
 
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
@@ -251,8 +253,8 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
         issues.append(DataIssue(view.name, "constant columns", len(columns), first, view.shape[1]))
     named = {
         at: name
-        for at, name in enumerate(view.feature_names or ())
-        if (label_rank(name) or id_strength(name) == CERTAIN)
+        for at, name in enumerate(view.feature_names or (view.name,) * (view.shape[1] == 1))
+        if (label_rank(name) or id_strength(name) == CERTAIN or name in _OF_RESET_INDEX)
         and not is_constant[at]
         and all(float(bound[at]).is_integer() for bound in (scan.lowest, scan.highest))
     }

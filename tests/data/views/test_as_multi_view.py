@@ -442,3 +442,42 @@ def test_a_table_of_the_views_that_samples_have_is_named(n_views: int) -> None:
     ):
         issues = validate(as_multi_view([*views, values]), n_clusters=2, n_neighbors=3).issues
         assert ("presence table" in {issue.kind for issue in issues}) == is_told
+
+
+def test_default_columns_of_a_square_frame_are_no_ids() -> None:
+    """They count the rows of their own frame, which another may have as ids in another order."""
+    rng = np.random.default_rng(0)
+    points = pd.DataFrame(rng.normal(size=(12, 3))).iloc[rng.permutation(12)]
+    pairs = pd.DataFrame(distances_between(points.to_numpy()))
+    with pytest.raises(DataError):
+        as_multi_view({"a": points, "d": pairs}, view_type={"d": "distance"})
+    kept = as_multi_view({"a": points, "d": pairs.to_numpy()}, view_type={"d": "distance"})
+    assert_holds(kept, a=points.to_numpy(), d=pairs.to_numpy())
+
+
+@pytest.mark.parametrize("are_unique", [True, False])
+def test_a_coordinate_of_ids_that_is_no_index_matches_samples(are_unique: bool) -> None:
+    ids, order = np.array([*"wxyz"] if are_unique else [*"wwxx"]), [2, 0, 3, 1]
+    first, second = (
+        xr.DataArray(values, dims=("obs", "f"), coords={"patient_id": ("obs", own), "f": [*names]})
+        for values, own, names in ((COLOUR, ids, "abc"), (COLOUR[order], ids[order], "def"))
+    )
+    data = as_multi_view({"a": first, "b": second})
+    assert_holds(data, a=COLOUR, b=COLOUR if are_unique else COLOUR[order])
+    assert data.sample_ids == (tuple(ids) if are_unique else None)
+    assert as_multi_view(xr.Dataset({"a": first})).sample_ids == data.sample_ids
+
+
+@pytest.mark.parametrize("name", ["gt", "y_true", "patient_id", "index", "level_0"])
+def test_labels_and_ids_as_a_view_or_column_are_told(name: str) -> None:
+    rng = np.random.default_rng(0)
+    points, numbers = rng.normal(size=(20, 3)), rng.permutation(20)[:, None]
+    for views, is_told in (
+        ({"a": points, name: numbers}, True),
+        ({"a": points, name: numbers + 0.5}, False),
+        ({"a": points, name: np.hstack([numbers, points])}, False),
+        ({"a": pd.DataFrame(points).assign(**{name: numbers})}, True),
+    ):
+        issues = validate(as_multi_view(views), n_clusters=2, n_neighbors=3).issues
+        told = [issue.others for issue in issues if issue.kind == "label columns"]
+        assert told == [(name,)] * is_told
