@@ -17,9 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from mscam_dask.data.sparse import checked_sparse, is_sparse
+from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import is_instance_of, is_omics, sample_ids_of
+from mscam_dask.data.views.conversion import (
+    as_text,
+    is_frame,
+    is_instance_of,
+    is_omics,
+    rows_of,
+    sample_ids_of,
+    with_index,
+)
 from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import (
@@ -28,6 +36,7 @@ from mscam_dask.data.views.rows import (
     corrected_view,
     restrict_to_present,
 )
+from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.data.views.sources import (
     RowSource,
     first_difference,
@@ -73,15 +82,16 @@ def views_to_fit(estimator: MSCAM, X: Any) -> tuple[MultiViewData, dict[str, Any
 
 def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
     """Validated views of new samples in the order of the fit, without excluded views."""
-    given, may_lack_views = X, not isinstance(X, list | tuple)
+    given, may_lack_views, is_compared = X, not isinstance(X, list | tuple), False
     if isinstance(X, list | tuple) and any(item is None for item in X):
         given, may_lack_views = _by_name(X, estimator.view_names_), True
     elif _is_plain_table(X):
         given, may_lack_views = _validated_table(estimator, X, reset=False), False
+        is_compared = hasattr(estimator, OF_TABLE[0])
     elif not isinstance(X, list | tuple | Mapping):  # a store or MuData, which have names
         given = as_multi_view(X)
     data = as_multi_view(given, view_type=_view_types_of(estimator, given))
-    return _as_fitted(estimator, data, may_lack_views=may_lack_views)
+    return _as_fitted(estimator, data, may_lack_views=may_lack_views, is_compared=is_compared)
 
 
 def _by_name(X: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
@@ -96,18 +106,28 @@ def _by_name(X: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
-    """Table validated by scikit-learn, whose errors are raised as errors of this package."""
-    if is_sparse(X):
-        checked_sparse(X, "The table")
+    """Table validated by scikit-learn, whose errors are raised as errors of this package.
+
+    Values of frames, sparse, masked and Dask arrays are read as those of a view in a list.
+    """
+    table = with_index(X)
+    is_read = (
+        is_frame(table)
+        or is_sparse(table)
+        or isinstance(table, np.ma.MaskedArray)
+        or is_instance_of(table, "dask", "Array")
+    )
+    view = rows_of(table, name="view_0") if is_read else None
     try:
-        return validate_data(
+        validated = validate_data(
             estimator,
-            X,
+            table,
             reset=reset,
-            accept_sparse="csr",
+            skip_check_array=is_read,
             ensure_all_finite=False,  # `validate` reports the rows, as for every view
             ensure_min_samples=2 if reset else 1,
         )
+        return validated if view is None else view
     except MscamError:
         raise
     except TypeError as error:
@@ -129,7 +149,10 @@ def _view_types_of(estimator: MSCAM, X: Any) -> dict[str, str]:
     return {view.name: view.view_type for view in views if view.name in names}
 
 
-def _as_fitted(estimator: MSCAM, data: MultiViewData, *, may_lack_views: bool) -> MultiViewData:
+def _as_fitted(
+    estimator: MSCAM, data: MultiViewData, *, may_lack_views: bool, is_compared: bool
+) -> MultiViewData:
+    """Views in the order of the fit; scikit-learn has already compared the feature names if `is_compared`."""
     given = {view.name: _all_columns(view) for view in data.views}
     excluded = estimator.excluded_views_
     may_lack_views &= any(name not in excluded for name in given)
@@ -151,7 +174,7 @@ def _as_fitted(estimator: MSCAM, data: MultiViewData, *, may_lack_views: bool) -
             "samples do not have may be missing from a mapping, or None in a sequence."
         )
     pairs = [(known[name], given[name]) for name in asked]
-    _check_feature_names(pairs, type(estimator).__name__)
+    _check_feature_names([] if is_compared else pairs, type(estimator).__name__)
     views = []
     for fitted, new in pairs:
         if new.name not in excluded:
@@ -263,37 +286,39 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
                 f"{name}={values!r} is not a column of obs, which has {list(map(str, obs.columns))}.{where}"
             )
         values = obs[values]
-    index = getattr(values, "index", None)
-    if name == "partial_labels" and data.sample_ids and is_instance_of(values, "pandas", "Series"):
-        of_known = values.rename(index=str)
-        if of_known.index.is_unique and {*of_known.index} < {*data.sample_ids}:
-            values = of_known.reindex(list(data.sample_ids))
-            index = values.index
+    ids = next(filter(None, (data.sample_ids, *map(sample_ids_of, tables))), None)
+    if name == "partial_labels" and ids and is_instance_of(values, "pandas", "Series"):
+        of_known = values.rename(index=as_text)
+        if of_known.index.is_unique and {*of_known.index} < {*ids}:
+            values = of_known.reindex(list(ids))
+    if np.ma.is_masked(values):
+        values = np.where(np.ma.getmaskarray(values), None, values.data)
     array = np.asarray(values)
     if array.shape != (data.n_samples,):
         raise DataError(
             f"{name} has shape {array.shape}; allowed is one value for each of the {data.n_samples} samples."
         )
-    ids = data.sample_ids
-    if ids is None and is_instance_of(values, "pandas", "Series"):
-        rows = tuple(map(str, values.index))
-        default = next(filter(None, (sample_ids_of(one, default_index=True) for one in tables)), ())
-        if rows != default and {*rows} == {*default}:
-            raise DataError(
-                f"{name} has the index {list(rows[:3])}, ..., and the frames have 0, 1, ..., so its values may be in either "
-                f"order. Give {name}.sort_index() if the index has the rows of the frames, else {name}.to_numpy()."
-            )
-    if ids is None or index is None or not is_instance_of(index, "pandas", "Index"):
+    rows = sample_ids_of(values, default_index=True)
+    numbers = next(filter(None, (sample_ids_of(one, default_index=True) for one in tables)), None)
+    order = ids or numbers
+    if rows is None or order is None or rows == order:
         return array
-    places = {str(value): place for place, value in enumerate(index)}
-    missing = [one for one in ids if one not in places]
-    if missing and not is_numbering(tuple(places)):
-        raise DataError(
-            f"{name} has an index with {len(ids) - len(missing)} of the {len(ids)} sample ids of the data, but not "
-            f"{listed(missing)}; allowed is an index with every sample id once. Complete the index, or give an array "
-            "in the order of the samples."
-        )
-    return array if missing else np.asarray(array[[places[one] for one in ids]])
+    if {*rows} == {*order}:
+        if ids is None or sample_ids_of(values) is None or len({*rows}) < len(rows):
+            raise DataError(
+                f"{name} has the index {list(rows[:3])}, ..., and the data {list(order[:3])}, ...; one is the default 0, 1, ... "
+                f"or has an id twice, so the values may be in either order. Give {name}.loc[frame.index] if the index has the "
+                f"rows of the frame, else {name}.to_numpy()."
+            )
+        return array[places_of(rows, order)]
+    if ids is None or is_numbering(tuple(dict.fromkeys(rows))):
+        return array
+    missing = [one for one, place in zip(ids, places_of(rows, ids), strict=True) if place < 0]
+    raise DataError(
+        f"{name} has an index with {len(ids) - len(missing)} of the {len(ids)} sample ids of the data, but not "
+        f"{listed(missing)}; allowed is an index with every sample id once. Complete the index, or give an array "
+        "in the order of the samples."
+    )
 
 
 def validated_batches(
@@ -316,8 +341,9 @@ def validated_batches(
     return codes.astype(np.int64), tuple(names.tolist())
 
 
-# Text of the values that stand for no label, as tables of text have them.
-_UNKNOWN_TEXTS = frozenset({"-1", "-1.0", "nan", "NaT", "<NA>"})
+# Texts that Python's packages write for a missing value, and those of no label.
+_MISSING_TEXTS = frozenset({"", "nan", "None", "NaT", "<NA>"})
+_UNKNOWN_TEXTS = frozenset({"-1", "-1.0"})
 
 
 def validated_partial_labels(
@@ -357,7 +383,7 @@ def validated_partial_labels(
 def has_label(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each value (n,) is a label; -1, None, NaN and empty text are none."""
     has = ~_is_missing(values)
-    has[has] = [str(value) not in _UNKNOWN_TEXTS for value in values[has]]
+    has[has] = [as_text(value) not in _UNKNOWN_TEXTS for value in values[has]]
     return has
 
 
@@ -398,13 +424,11 @@ def _shared_by_equal(
 
 
 def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each value (n,) is None, NaN or empty text."""
+    """Whether each value (n,) is None, NaN, or text of these or empty."""
     from pandas import isna
 
-    missing = np.asarray(isna(values))
-    if values.dtype.kind in "OUT":
-        missing |= np.array([isinstance(value, str) and not value.strip() for value in values])
-    return missing
+    texts = (isinstance(one, str | bytes) and as_text(one).strip() for one in values.tolist())
+    return np.asarray(isna(values) | np.array([text in _MISSING_TEXTS for text in texts]))
 
 
 def _distinct(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
@@ -15,7 +16,11 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, DataWarning, UnstableClustersWarning
-from mscam_dask.estimators._inputs import sample_values
+from mscam_dask.estimators._inputs import (
+    sample_values,
+    validated_batches,
+    validated_partial_labels,
+)
 from mscam_dask.types.result import Structure
 from tests.omics import anndata_of
 
@@ -203,14 +208,69 @@ def test_a_new_batch_may_have_any_scale_but_not_be_too_far_away(factor: float) -
         assert adjusted_rand_score(labels[batches == "B"], model.predict(new, batches=names)) > 0.95
 
 
-@pytest.mark.parametrize("name", ["batches", "partial_labels", "init_labels"])
-def test_values_by_row_numbers_in_another_order_are_refused_beside_frames(name: str) -> None:
-    frames = [pd.DataFrame(np.eye(6)), pd.DataFrame(np.eye(6))]
-    arrays = [frame.to_numpy() for frame in frames]
+NAMES = ["batches", "partial_labels", "init_labels"]
+ORDER = [3, 0, 5, 1, 4, 2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["list", "one frame"])
+def test_values_by_row_numbers_in_another_order_are_refused_beside_frames(
+    name: str, form: str
+) -> None:
+    """One side has the default index 0, 1, ..., and the other has it in another order."""
+    frame = pd.DataFrame(np.eye(6))
+    frames: Any = frame if form == "one frame" else [frame, frame]
+    rows: Any = frame.iloc[ORDER] if form == "one frame" else [frame.iloc[ORDER]] * 2
+    arrays = [frame.to_numpy(), frame.to_numpy()]
     values = pd.Series(np.arange(6) % 2)
-    moved = values.iloc[[3, 0, 5, 1, 4, 2]]
-    with pytest.raises(DataError):
-        sample_values(moved, name, frames, as_multi_view(frames))
-    for given, views in ((moved.to_numpy(), frames), (moved, arrays), (values, frames)):
+    moved = values.iloc[ORDER]
+    for given, views in ((moved, frames), (values, rows)):
+        with pytest.raises(DataError):
+            sample_values(given, name, views, as_multi_view(views))
+    for given, views in (
+        (moved.to_numpy(), frames),
+        (moved, arrays),
+        (values, frames),
+        (moved, rows),
+        (values.to_numpy(), rows),
+    ):
         found = sample_values(given, name, views, as_multi_view(views))
         np.testing.assert_array_equal(found, given)
+
+
+@pytest.mark.parametrize("form", ["series", "data array"])
+@pytest.mark.parametrize("of_table", [True, False])
+def test_values_with_ids_are_matched_by_them(form: str, of_table: bool) -> None:
+    frame = pd.DataFrame(np.eye(6), index=[*"uvwxyz"])
+    views: Any = frame if of_table else [frame.iloc[::-1], frame]
+    data = as_multi_view([frame.to_numpy()]) if of_table else as_multi_view(views)
+    values: Any = pd.Series(np.arange(6), frame.index).iloc[ORDER]
+    if form == "data array":
+        values = xr.DataArray(values.to_numpy(), dims="s", coords={"s": values.index})
+    wanted = np.arange(6) if of_table else np.arange(6)[::-1]
+    np.testing.assert_array_equal(sample_values(values, "batches", views, data), wanted)
+
+
+def test_values_whose_ids_repeat_in_another_order_are_refused() -> None:
+    frame = pd.DataFrame(np.eye(6), index=[*"uuvvww"])
+    values, data = pd.Series(np.arange(6), frame.index), as_multi_view([frame.to_numpy()])
+    np.testing.assert_array_equal(sample_values(values, "batches", frame, data), np.arange(6))
+    with pytest.raises(DataError):
+        sample_values(values.iloc[ORDER], "batches", frame, data)
+
+
+MISSING_VALUES = {
+    "masked": np.ma.masked_equal([0, 1, 2] * 4, 2),
+    "bytes": np.array([b"a", b"b", b""] * 4),
+    **{text: pd.Series(["a", "b", text] * 4) for text in ("None", "nan", "<NA>", "NaT", " ")},
+}
+
+
+@pytest.mark.parametrize("form", MISSING_VALUES)
+def test_missing_values_of_samples_are_no_batch_and_no_label(form: str) -> None:
+    views = [np.arange(24.0).reshape(12, 2)]
+    data, values = as_multi_view(views), MISSING_VALUES[form]
+    with pytest.raises(DataError):
+        validated_batches(values, views, data)
+    known = validated_partial_labels(values, views, data, None, None)
+    assert known.tolist() == [0, 1, -1] * 4

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
@@ -21,8 +23,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.checkpoints import FileCheckpointStore
+from mscam_dask.errors import DataError
+from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from tests.clusters import local_client
+from tests.data.conftest import dask_array
 from tests.estimators.small import quick
 from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
@@ -145,3 +150,28 @@ def test_autologgers_see_no_fit_inside_a_fit(calls: list[str]) -> None:
     assert calls == []
     KMeans(2, n_init=1).fit(np.eye(4))
     assert calls == ["KMeans"]  # the patch counts
+
+
+def test_one_table_is_read_as_a_view_of_a_list() -> None:
+    """Neither text, the index of a frame in Arrow, nor masked values become features."""
+    pa = pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(30, 3))
+    frame = pd.DataFrame(points, 1000 + rng.permutation(30), [*"abc"])
+    masked = np.ma.masked_less(points, -1)
+    hidden = dask_array(points, (10, 3)).map_blocks(np.ma.masked_less, -1)
+    text = frame.assign(id=[f"{row:03d}" for row in range(30)])
+    for table in (masked, hidden, text, frame.assign(kind=pd.Categorical(np.arange(30) % 3))):
+        for views in (table, [table]):
+            with pytest.raises(DataError):
+                MSCAM(2, n_jobs=1).fit(views)
+    counts = np.full(30, 100, np.int8)
+    repeated = sparse.coo_array(
+        (np.tile(counts, 2), (np.tile(np.arange(30), 2), np.tile(np.arange(30) % 3, 2)))
+    )
+    for table, values in (
+        (pa.Table.from_pandas(frame), points),
+        (repeated, 200.0 * (np.arange(30)[:, None] % 3 == np.arange(3))),
+    ):
+        (view,) = views_to_fit(MSCAM(2), table)[0].views
+        np.testing.assert_array_equal(view.read(0, 30), values)
