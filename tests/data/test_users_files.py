@@ -69,6 +69,11 @@ READ: dict[str, tuple[Any, Any]] = {
     "write.table, numbers": beside(of_r(IN_NUMBERS, " "), "a.txt", IN_NUMBERS),
     "write.table, blanks in ids": beside(of_r(SPACED, " "), "a.txt", SPACED),
     "sep=;": beside("sep=;\r\n" + GERMAN.replace("\n", "\r\n")),
+    "columns without names at the end": beside("\n".join(f"{line},,," for line in LINES)),
+    "a property of the file above rows": (
+        {"a.txt": "# Wave length: 5\n" + A.to_csv(sep=" ", index=False, header=False)},
+        (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),),
+    ),
     "comments": beside("# made by x, y, z\n# a,b,c,d,e\n" + csv_of(A)),
     "years below a comment": beside("# a,b,c,d,e\n" + csv_of(YEARS), frame=YEARS),
     "# of QIIME": beside(csv_of(A, "#SampleID", sep="\t"), "a.txt"),
@@ -136,6 +141,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
     "a remark beside the table": (beside("\n".join([f"{line},{'see below' if k == 3 else ''}" for k, line in enumerate(LINES)])), "''"),
     "numbers without a name": (beside("\n".join([f"{line},{k % 3 if k else ''}" for k, line in enumerate(LINES)]), frame=A.assign(x=[k % 3 for k in range(1, 13)]).rename(columns={"x": ""})), "''"),
+    "a summary below": ((({"a.csv": csv_of(pd.concat([A, A.describe()]))}), (A,)), "count"),
     "a German total below": (({"a.csv": csv_of(pd.concat([A, A.agg(["sum"]).set_axis(["Gesamt"])]))}, (A,)), "Gesamt"),
     "means above": (({"a.csv": csv_of(pd.concat([A.agg(["mean"]).round(2), A]))}, (A,)), "mean"),
     "a total without ids": (({"a.csv": pd.concat([A, A.agg(["sum"])]).to_csv(index=False)}, (A.reset_index(drop=True),)), "row 12"),
@@ -333,11 +339,37 @@ def test_marks_of_features_are_beside_columns_that_are_no_samples(tmp_path: Path
     assert re.match(quotes("refused", "Points", "Fasta", "12 samples"), found), found
 
 
+@pytest.mark.parametrize("at_end", [False, True])
+def test_columns_of_numbers_under_other_names_describe_features(
+    tmp_path: Path, at_end: bool
+) -> None:
+    """Their names have no number, and their values are beyond those of samples; a sample without a number is one."""
+    found = A.T.assign(span=[900, 2100, 60, 31000], weight=[0.5, 99.5, -70, 88])
+    found = found if at_end else found[["span", "weight", *A.index]]
+    said = read(tmp_path, {"a.csv": csv_of(found, "probe")}, (A,), samples_in="columns")
+    assert re.match(quotes("refused", "a.csv", "'span'", "'weight'"), said), said
+    for known in (
+        A.rename({"P03": "Control"}),
+        A.set_axis([*"abcdefghijkl"]) * np.arange(1, 13)[:, None],
+    ):
+        files = {"a.csv": csv_of(known.T, "probe")}
+        assert read(tmp_path, files, (known,), samples_in="columns") == "right"
+
+
 def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:
     text = csv_of(A.T, "gene", sep="\t")
     for name in ("__no_feature", "__ambiguous"):
         text += "\t".join([name, *map(str, range(12))]) + "\n"
     assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
+
+
+def test_an_only_column_of_few_whole_numbers_may_be_labels(tmp_path: Path) -> None:
+    """Under whatever name, also none."""
+    kinds = pd.DataFrame({"x": np.arange(12) % 3}, index=A.index)
+    for has_names in (True, False):
+        kinds.to_csv(tmp_path / "a.csv", header=has_names)
+        notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr", overwrite=True).notes
+        assert any("--labels" in note for note in notes)
 
 
 @pytest.mark.parametrize("names", [["seurat_clusters"], ["cluster", "label"]])
@@ -394,6 +426,18 @@ def test_decimal_commas_of_text_in_a_sheet_are_told(tmp_path: Path) -> None:
     assert re.match(quotes("refused", "a.xlsx", "'a1'", "--decimal"), found), found
     told = Source(tmp_path / "a.xlsx", decimal=",")
     assert outcome([told], {"a": A}, tmp_path / "s.zarr") == "right"
+
+
+def test_a_truth_value_among_the_numbers_of_a_sheet_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    odd = A.astype(object)
+    odd.iloc[4, 2] = True
+    odd.to_excel(tmp_path / "a.xlsx")
+    found = outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.xlsx", "'a2'", "row 4"), found), found
+    known = A.assign(high=A["a2"] > 5)
+    known.to_excel(tmp_path / "a.xlsx")
+    assert outcome([tmp_path / "a.xlsx"], {"a": known}, tmp_path / "s.zarr") == "right"
 
 
 def test_text_under_the_name_of_a_workbook(tmp_path: Path) -> None:

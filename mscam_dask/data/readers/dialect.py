@@ -183,7 +183,8 @@ def check_positions(lines: list[str], where: str) -> None:
     if are_aligned and len(columns) > n_fields:
         raise DataError(
             f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
-            "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
+            "are empty. Write NA in them, convert the file (pandas.read_fwf(...).to_csv(...)), or leave out what is above "
+            "the numbers (--skip)."
         )
 
 

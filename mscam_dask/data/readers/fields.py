@@ -45,7 +45,7 @@ _KIND_ROWS = 20
 _LAST_WHOLE = 2**53 - 1  # above it, several whole numbers are one float
 _OF_STATISTICS = re.compile(
     r"\W*(((grand|sub)[ -]?)?(total|sum|mean|average|avg|median|std|stdev|gesamt|summe|mittelwert|moyenne|promedio)s?\b.*|"
-    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv|lo[dq]|[lu]loq)\W*)",
+    r"(sd|se|sem|var|variance|min|max|minimum|maximum|n|count|range|cv|lo[dq]|[lu]loq|\d+(\.\d+)?%)\W*)",
     re.IGNORECASE,
 )
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
@@ -263,9 +263,10 @@ def notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
 
 
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
-    """A note on columns of few whole numbers that may be labels: by their names, else the first or last beside decimals."""
-    may_be = [p for p, name in enumerate(names) if _MAY_BE_LABELS.search(name)]
-    if not has_names:
+    """A note on columns of few whole numbers that may be labels: by their names, as the only one, else the first or last beside decimals."""
+    is_one = len(names) == 1
+    may_be = [p for p, name in enumerate(names) if is_one or _MAY_BE_LABELS.search(name)]
+    if not (has_names or is_one):
         head = values[:_SOME_ROWS]
         have_decimals = (np.floor(head) != head).any(axis=0)
         may_be = [0, len(names) - 1] if 2 * have_decimals.sum() > len(names) else []

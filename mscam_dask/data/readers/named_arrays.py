@@ -98,7 +98,7 @@ def contents_of(
         if name in found.groups
     ]
     wanted, least = selection.views, 1 if selection.views is not None else least_columns
-    views: list[RowSource] = []
+    tables: dict[str, Any] = {}
     left, others = [*skipped], dict[str, str]()
     for name, value in found.values.items():
         around = found.around(name)
@@ -107,16 +107,20 @@ def contents_of(
         if wanted is not None and around.isdisjoint(wanted):
             left += [name] if is_matrix(value) else []
         elif is_matrix(value) and min(value.shape) >= least:
-            view_type = found.view_types.get(name, "features")
-            table = value.T if source.samples_in == "columns" else value
-            if wanted is None and _are_orders(table):
-                others[name] = (
-                    f"{_describe(value)}, orders of samples; --view {name} if it is a view"
-                )
-                continue
-            views.append(rows_of(table, name=name, view_type=view_type, file=str(source.path)))
+            tables[name] = value.T if source.samples_in == "columns" else value
         else:
             others[name] = _describe(value)
+    for name, what in (_no_views(found, tables) if wanted is None else {}).items():
+        others[name] = f"{_describe(tables.pop(name))}, {what}; --view {name} if it is a view"
+    views = [
+        rows_of(
+            table,
+            name=name,
+            view_type=found.view_types.get(name, "features"),
+            file=str(source.path),
+        )
+        for name, table in tables.items()
+    ]
     have_views = any(
         kind.startswith(("struct", "cell")) or np.ndim(found.values[name]) > 2
         for name, kind in others.items()
@@ -202,6 +206,31 @@ def is_numeric(value: Any) -> bool:
 def is_matrix(value: Any) -> bool:
     """Return whether a value is a two-dimensional array of numbers, dense or sparse."""
     return is_numeric(value) and value.ndim == 2
+
+
+def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
+    """Matrices that are hardly views, and what they are: orders of samples, or a column of marks for each view."""
+    orders = [name for name, table in tables.items() if _are_orders(table)]
+    cells = (found.groups[name] for name, value in found.values.items() if isinstance(value, list))
+    marks = {
+        name
+        for name, table in tables.items()
+        if name not in (*orders, *found.view_types)
+        and 1 < table.shape[1] < len(tables)
+        and _are_marks(rows := _in_memory(table))
+        and rows.any(axis=1).all()
+    }
+    marks -= {name for names in cells if not marks.issuperset(names) for name in names}
+    n_views = len(tables) - len(orders) - len(marks)
+    of_marks = (
+        "zeros and ones for each view, which needs rows of NaN for samples that it does not have"
+    )
+    marks = {name for name in marks if tables[name].shape[1] == n_views}
+    return dict.fromkeys(orders, "orders of samples") | dict.fromkeys(sorted(marks), of_marks)
+
+
+def _are_marks(rows: NDArray[Any]) -> bool:
+    return bool(((rows == 0) | (rows == 1)).all())
 
 
 def _are_orders(table: Any) -> bool:
@@ -356,7 +385,7 @@ def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
     rows = _in_memory(table)
     if (rows == rows[:, :1]).all() and (np.floor(rows) == rows).all():
         return rows[:, 0], f"its {rows.shape[1]} {lines} are the same"
-    if ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all():
+    if _are_marks(rows) and (rows.sum(axis=1) == 1).all():
         return rows.argmax(axis=1), "an indicator matrix, classes counted from 0"
     return None
 
@@ -377,7 +406,13 @@ def one_table(values: Any, source: Source) -> SourceContents:
 def load_npy(source: Source, **options: Any) -> NDArray[Any]:
     """The array of a .npy file of numbers or text."""
     with source.file.open("rb") as stream:
-        _header(stream, source)
+        shape, dtype = _header(stream, source)
+        n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
+    if n_bytes < source.file.stat().st_size:
+        raise DataError(
+            f"{source.path} has more behind its first array, {shape}, which is all that np.load reads. Save each array in "
+            "a file of its own, or all in one with np.savez."
+        )
     return np.asanyarray(np.load(source.file, allow_pickle=False, **options))
 
 

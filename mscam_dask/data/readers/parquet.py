@@ -134,7 +134,11 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         mark = source.decimal or "."  # of numbers in cells of text
         cells = {
             name: sheet.iloc[source.skip :].map(
-                lambda value: value if isinstance(value, str) else _cell(value).replace(".", mark)
+                lambda value: (
+                    str(value)  # a truth value among numbers is none
+                    if isinstance(value, str | bool)
+                    else _cell(value).replace(".", mark)
+                )
             )
             for name, sheet in sheets.items()
         }

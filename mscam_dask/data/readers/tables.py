@@ -60,6 +60,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 _HEADINGS = 3  # rows without numbers, fewer of which may be headings
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
+_SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -374,9 +375,11 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     truth = next((name for name in usual if selection.labels in (None, name)), None)
     why = {name: "labels too" if name in usual else "counts no gene" for name in of_labels}
     why.pop(truth or "", None)
+    values = _values(table, rows, samples).T
+    _check_descriptions(table, samples, values)
     return _contents(
         table,
-        _values(table, rows, samples).T,
+        values,
         None if key is None else tuple(rows.texts[key.position].texts),
         table.names_of(samples),
         None if truth is None else of_labels[truth],
@@ -400,6 +403,24 @@ def _check_one_each(table: Table, samples: Sequence[int]) -> None:
                 f"{table.where}: {known[sample]!r} and {name!r} seem to be columns of one sample, {sample!r}. Keep one column "
                 "for each, and write those of another kind to another file; rename them if they are different samples."
             )
+
+
+def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> None:
+    """Refuse columns without a number in their names, unlike all others, and with most values beyond those of the others."""
+    names = [table.columns[place] for place in samples]
+    are_apart = np.array([re.search(r"\d", name) is None for name in names])
+    others = values[~are_apart]
+    if not table.has_header or len(others) < max(_SOME_SAMPLES, np.count_nonzero(are_apart)):
+        return
+    low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
+    are_beyond = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
+    found = [names[place] for place in np.flatnonzero(are_apart & are_beyond)]
+    if found:
+        raise DataError(
+            f"{table.where}: columns [{listed(found)}] have no number in their names, as the other {len(others)} have, and "
+            "most of their values are beyond those of all others. Remove them if they describe the features, or add numbers to "
+            "their names if they are samples."
+        )
 
 
 def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:

@@ -125,7 +125,7 @@ def _table(
     first, n_lines, note = _heading(source, where, above, lines, dialect)
     body, n_above = rows[min(n_lines, 1) :], len(above) + n_lines
     if len(rows[0]) == 1 and first is None:  # blank lines are missing values
-        n_above = len("".join(above).rstrip().splitlines())
+        n_above = max((n for n, line in enumerate(above, 1) if line.strip()), default=0)
     columns = [f"column {index}" for index in range(len(rows[0]))]
     left_out: dict[int, str] = {}
     has_row_names = False
@@ -194,7 +194,7 @@ def _heading(
     last = above[-1] if above and source.header is not False and source.comment is None else ""
     is_named = _names_ids(first[0])
     are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not is_named)
-    if last.startswith("#") and not _is_gct(above) and are_data:  # of NumPy
+    if last.startswith("#") and ": " not in last and not _is_gct(above) and are_data:  # of NumPy
         names = next(iter(split_rows([last.lstrip("#")], dialect.delimiter)), [])
         has_first = bool(names) and (names[0] != "" or first[0].isdecimal())
         are_text = (
@@ -374,8 +374,10 @@ def _columns(
     known = (places for start, places in _OF_SAMPLES.items() if (*names[: len(start)],) == start)
     left_out = dict.fromkeys(next(known, ()), "describes the samples")
     if not body or len(body[0]) - len(names) != 1:
-        if len(names) > 1 and not names[-1] and not any(row[-1] for row in body):
-            left_out[len(names) - 1] = "empty"
+        for place in range(len(names) - 1, 0, -1):
+            if names[place] or any(any(row[place:]) for row in body):
+                break
+            left_out[place] = "empty"
         return names, left_out, False
     if not all(row[-1:] == [""] and len(row) > len(names) for row in body):
         return ["", *names], left_out, True  # R's write.table

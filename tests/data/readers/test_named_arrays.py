@@ -298,3 +298,30 @@ def test_orders_of_samples_are_no_view_unless_asked_for(
     assert found.views == ("x",)
     assert found.tells("splits", "orders", "--view splits")
     assert ingested(path, samples_in, views=["splits"]).views == ("splits",)
+
+
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_marks_of_the_samples_of_each_view_are_no_view_unless_asked_for(
+    tmp_path: Path, samples_in: str
+) -> None:
+    """Zeros and ones, with as many columns as there are views, outside the cell array of these."""
+    marks = np.resize([[1.0, 0], [1, 1]], (N, 2))
+    arrays = {"x": COLOUR, "z": SHAPE, "W": marks}
+    if samples_in == "columns":
+        arrays = {name: array.T for name, array in arrays.items()}
+    path = save_archive(tmp_path / "a.npz", **arrays)
+    found = ingested(path, samples_in)
+    assert found.views == ("x", "z")
+    assert found.tells("W", "zeros and ones", "--view W")
+    assert ingested(path, samples_in, views=["x", "z", "W"]).views == ("x", "z", "W")
+    save_version_73(tmp_path / "a.mat", X=cells(COLOUR, SHAPE, marks))
+    assert ingested(tmp_path / "a.mat").views == ("X_0", "X_1", "X_2")
+
+
+def test_a_file_of_several_arrays_is_refused(tmp_path: Path) -> None:
+    """Of which np.load reads the first."""
+    with (tmp_path / "a.npy").open("wb") as stream:
+        np.save(stream, COLOUR)
+        np.save(stream, SHAPE)
+    with raises(DataError, "a.npy", "np.savez"):
+        read(tmp_path / "a.npy")

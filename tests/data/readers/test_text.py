@@ -118,7 +118,7 @@ def test_a_first_line_taken_as_a_sample_is_told_where_it_may_be_none(
     assert any("--header" in note for note in loaded.notes) == has_note
 
 
-@pytest.mark.parametrize("heading", ["", "h\n"])
+@pytest.mark.parametrize("heading", ["", "h\n", "# a\x0cb\n", "# a\u2028b\n"])
 @pytest.mark.parametrize("values", [[None, 2.0, 3.0], [1.5, None, None, 3.0]])
 def test_a_blank_line_among_single_values_is_a_missing_one(
     tmp_path: Path, heading: str, values: list[float | None]
