@@ -410,7 +410,7 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
     others = values[~are_apart]
-    if not table.has_header or len(others) < max(_SOME_SAMPLES, np.count_nonzero(are_apart)):
+    if not table.has_header or len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
         return
     low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
     are_beyond = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
@@ -530,7 +530,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
         else:
             remedy = (
                 "Write NA for missing cells and numbers for categories (0 and 1 for no and yes), drop these columns, "
-                "or name them if they have ids or labels (--id-column, --labels)."
+                "name them if they have ids or labels (--id-column, --labels), or leave out lines above the header (--skip)."
             )
         raise DataError(
             f"{table.where}: column {names[place]!r} has {n_bad} value(s) that are not numbers, the "
