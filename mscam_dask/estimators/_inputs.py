@@ -31,6 +31,7 @@ from mscam_dask.data.views.conversion import (
 from mscam_dask.data.views.missing_cells import fill_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import (
+    LiftedRows,
     PresentRows,
     blocks_of_rows,
     corrected_view,
@@ -153,7 +154,8 @@ def _as_fitted(
     estimator: MSCAM, data: MultiViewData, *, may_lack_views: bool, is_compared: bool
 ) -> MultiViewData:
     """Views in the order of the fit; scikit-learn has already compared the feature names if `is_compared`."""
-    given = {view.name: _all_columns(view) for view in data.views}
+    ids = estimator._training.sample_ids
+    given = {view.name: _all_columns(view, ids) for view in data.views}
     excluded = estimator.excluded_views_
     may_lack_views &= any(name not in excluded for name in given)
     known = {
@@ -174,7 +176,8 @@ def _as_fitted(
             "samples do not have may be missing from a mapping, or None in a sequence."
         )
     pairs = [(known[name], given[name]) for name in asked]
-    _check_feature_names([] if is_compared else pairs, type(estimator).__name__)
+    if not is_compared:
+        _check_feature_names(pairs, ids, type(estimator).__name__)
     views = []
     for fitted, new in pairs:
         if new.name not in excluded:
@@ -186,11 +189,21 @@ def _as_fitted(
     return dataclasses.replace(data, views=tuple(views))
 
 
-def _all_columns(view: RowSource) -> RowSource:
-    """Return a view of new samples with all columns, also of a pairwise view."""
-    if isinstance(view, PresentRows) and view.view_type != "features":
-        return dataclasses.replace(view, columns=np.arange(view.source.shape[1]))
-    return view
+def _all_columns(view: RowSource, ids: Sequence[str] | None) -> RowSource:
+    """Return a view of new samples with all columns; those of a pairwise view that `ids` of the fit name, in their order."""
+    if view.view_type == "features":
+        return view
+    whole = view.whole
+    if ids and whole.feature_names != ids:
+        rows = (
+            whole if isinstance(whole, LiftedRows) else LiftedRows(whole, np.arange(view.n_samples))
+        )
+        names = rows.source.feature_names or ()
+        if not is_numbering(names) and sorted(names) == sorted(ids):
+            whole = dataclasses.replace(rows, columns=places_of(names, ids))
+    if isinstance(view, PresentRows):
+        return dataclasses.replace(view, source=whole, columns=np.arange(whole.shape[1]))
+    return whole
 
 
 def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
@@ -217,15 +230,19 @@ def _is_plain_table(X: Any) -> bool:
     return hasattr(X, "__array__") or hasattr(X, "__array_interface__")
 
 
-def _check_feature_names(pairs: Iterable[tuple[RowSource, RowSource]], estimator: str) -> None:
+def _check_feature_names(
+    pairs: Iterable[tuple[RowSource, RowSource]], ids: Sequence[str] | None, estimator: str
+) -> None:
     """Raise if the columns of a view, of the fit and of new samples, have other names or another order.
 
-    Warn if only one of the two has names. The numbering 0, 1, ... of a frame counts as names only if the other
+    Warn if only one of the two has names. Columns of a pairwise view may have the `ids` of the fit as names. The numbering 0, 1, ... of a frame counts as names only if the other
     view has the same numbers in another order.
     """
     unmatched: dict[tuple[str, str], list[str]] = {}
     for fitted, new in pairs:
-        expected, got = fitted.feature_names, new.feature_names
+        expected, got = fitted.whole.feature_names, new.feature_names
+        if fitted.view_type != "features" and got == ids:
+            continue
         if expected is not None and got is not None and set(expected) == set(got):
             if expected != got:
                 column = first_difference(expected, got)

@@ -29,7 +29,7 @@ from mscam_dask.types.rules import CONSTANTS, SIZES
 from tests.blocks import other_values, small_blocks
 from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
-from tests.synthetic import gaussian_views
+from tests.synthetic import distances_between, gaussian_views
 
 
 @pytest.mark.parametrize(
@@ -96,6 +96,33 @@ def test_prediction_from_distances_and_kernel_values_to_the_training_samples() -
     )
     with pytest.raises(DataError):
         model.score(new)
+
+
+@pytest.mark.parametrize("of_fit", [False, True], ids=["new samples", "samples of the fit"])
+@pytest.mark.parametrize("n_without", [0, 12], ids=["complete", "incomplete"])
+def test_columns_of_new_distances_are_matched_by_the_ids_of_the_fit(
+    of_fit: bool, n_without: int
+) -> None:
+    """Frames of distances may have their columns in any order, in the fit and for new samples."""
+    views, _ = gaussian_views(n_samples=60, n_clusters=3, seed=0)
+    ids, rng = np.array([f"s{row}" for row in range(60)]), np.random.default_rng(0)
+    points, new = views[0], views[0][::2] if not of_fit else views[0]
+    names = ids if of_fit else [f"n{row}" for row in range(len(new))]
+    features = pd.DataFrame(points, ids)
+    pairs = pd.DataFrame(distances_between(points), ids, ids)
+    pairs.iloc[60 - n_without :] = np.nan
+    pairs.iloc[:, 60 - n_without :] = np.nan
+    given = pd.DataFrame(np.linalg.norm(new[:, None] - points, axis=2), names, ids)
+
+    def predicted(fitted: Any, table: Any) -> Any:
+        model = MSCAM(3, n_jobs=1, view_type={"d": "distance"})
+        model.fit({"f": features, "d": fitted})
+        return model.predict_proba({"d": table})
+
+    wanted = predicted(pairs.to_numpy(), given.to_numpy())
+    one, other, rows = rng.permutation(60), rng.permutation(60), rng.permutation(len(new))
+    found = predicted(pairs.iloc[one, one], given.iloc[rows, other])
+    assert_allclose(found, wanted[rows])
 
 
 def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() -> None:

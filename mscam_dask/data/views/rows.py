@@ -17,6 +17,7 @@ from mscam_dask.data.views.sources import (
     DaskRows,
     RowsOf,
     RowSource,
+    is_numbering,
     row_ranges,
     rows_at,
 )
@@ -55,7 +56,11 @@ class LiftedRows(RowsOf):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        return self.source.feature_names if self._columns is None else None
+        names, columns = self.source.feature_names, self._columns
+        if names is None or columns is None:
+            return names
+        is_named = not is_numbering(names) and (columns >= 0).all()
+        return tuple(names[column] for column in columns) if is_named else None
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
         return rows_at(self.source, self.places[start:stop], self._columns)
