@@ -293,11 +293,11 @@ def test_advice_on_a_file_that_is_refused(tmp_path: Path, kind: str) -> None:
     assert re.match(quotes("refused", *quoted), found), found
 
 
-@pytest.mark.parametrize("code", [-999, 9999, 99, -99, -9])
-def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: int) -> None:
+@pytest.mark.parametrize("code", [-999, 9999, 99, -99, -9, 999.9, -99.99, -(2**31)])
+def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: float) -> None:
     (tmp_path / "a.csv").write_text(csv_of(A.abs().mask(A.iloc[3, 2] == A, code)))
     notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes
-    (note,) = (one for one in notes if str(code) in one.replace(str(tmp_path), ""))
+    (note,) = (one for one in notes if f"have {code:g}" in one)
     assert re.match(quotes("a.csv", repr(A.columns[2])), note)
 
 
@@ -337,6 +337,19 @@ def test_marks_of_features_are_beside_columns_that_are_no_samples(tmp_path: Path
     scored = A.T.assign(Fasta=["a b", "c d", "e f", "g h"], Points=[70, 85, 90, 12])
     found = read(tmp_path, {"a.csv": csv_of(scored, "Protein IDs")}, (A,), samples_in="columns")
     assert re.match(quotes("refused", "Points", "Fasta", "12 samples"), found), found
+
+
+@pytest.mark.parametrize("odd", [np.arange(20) / 10 + 4, np.arange(20) % 2], ids=["axis", "marks"])
+def test_values_of_features_among_those_of_samples(tmp_path: Path, odd: Any) -> None:
+    """Within the range of these; beside rows, an axis is named in a note."""
+    known = table(12, 20)
+    found = known.T.assign(odd=odd)[["odd", *known.index]]
+    files = {"a.csv": csv_of(found, "probe")}
+    said = read(tmp_path, files, (known,), samples_in="columns")
+    assert re.match(quotes("refused", "a.csv", "'odd'"), said), said
+    found.to_csv(tmp_path / "b.csv", index=False)
+    notes = ingest(tmp_path / "b.csv", tmp_path / "b.zarr").notes
+    assert any(re.match(quotes("'odd'", "--samples-in"), n) for n in notes) == (odd[2] > 1)
 
 
 @pytest.mark.parametrize("at_end", [False, True])

@@ -53,8 +53,8 @@ _ROUNDED = 0.01  # difference, beside the spread, of a sum or mean that is shown
 _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
 _CODES = (
     *(int(digit * times) for digit in "789" for times in range(1, 7)),
-    32767,
-    32768,
+    *(int("9" * times) / scale for times in range(3, 7) for scale in (10, 100)),
+    *(2**bits - below for bits in (15, 31) for below in (0, 1)),
 )  # of missing values
 _FILL = 1e20  # and those that NetCDF, Stata and others fill in
 _CLASSES, _SOME_ROWS = 20, 64

@@ -239,7 +239,7 @@ def _on_rows(
     else:  # labels only
         values = np.empty((len(rows.texts[truth].texts), 0))
     if ids is None and table.source.id_column is None:
-        _check_long(table, values)
+        notes += _check_rows(table, values, [names[place] for place in features[:1]])
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
@@ -287,10 +287,13 @@ def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
     return "the same text in every row" if is_one else ""
 
 
-def _check_long(table: Table, values: NDArray[Any]) -> None:
-    """Refuse three columns of which the first two have each combination once, as a long table has."""
+def _check_rows(table: Table, values: NDArray[Any], first: Sequence[str]) -> list[str]:
+    """Refuse three columns of which the first two have each combination once, as a long table has; a note on an axis."""
+    if _rises_alone(values):
+        axis = f"column {first[0]!r} alone rises from row to row, as an axis does"
+        return [f"{axis}; if the other columns are the samples, set --samples-in columns."]
     if values.shape[1] != _LONG or not len(values):
-        return
+        return []
     n_keys, n_names = (len(np.unique(values[:, column])) for column in (0, 1))
     is_full = n_keys * n_names == len(values) == len(np.unique(values[:, :2], axis=0))
     if is_full and min(n_keys, n_names) > 1:
@@ -300,6 +303,7 @@ def _check_long(table: Table, values: NDArray[Any]) -> None:
             "a long table with several rows for a sample has. Give each sample one row (pandas: "
             f"frame.pivot(index={first!r}, columns={second!r}, values={third!r})), or set id_column=False (--id-column none) if each row is one."
         )
+    return []
 
 
 def _check_order(table: Table, ids: Column, other: Column) -> None:
@@ -406,21 +410,35 @@ def _check_one_each(table: Table, samples: Sequence[int]) -> None:
 
 
 def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> None:
-    """Refuse columns without a number in their names, unlike all others, and with most values beyond those of the others."""
+    """Refuse columns without a number in their names, as the others have, and with values unlike theirs.
+
+    Most are beyond those of all others, or they alone are zeros and ones, or rise in front.
+    """
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
     others = values[~are_apart]
     if not table.has_header or len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
         return
     low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
-    are_beyond = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
-    found = [names[place] for place in np.flatnonzero(are_apart & are_beyond)]
+    are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
+    if not np.isin(others, (0, 1)).all():
+        are_odd |= np.isin(values, (0, 1)).all(axis=1)
+    are_odd[0] |= _rises_alone(values.T)
+    found = [names[place] for place in np.flatnonzero(are_apart & are_odd)]
     if found:
         raise DataError(
-            f"{table.where}: columns [{listed(found)}] have no number in their names, as the other {len(others)} have, and "
-            "most of their values are beyond those of all others. Remove them if they describe the features, or add numbers to "
-            "their names if they are samples."
+            f"{table.where}: columns [{listed(found)}] have no number in their names, as {len(others)} others have, and values "
+            "unlike theirs. Remove them if they describe the features (--id-column takes one as the names of these), or add "
+            "numbers to their names if they are samples."
         )
+
+
+def _rises_alone(values: NDArray[Any]) -> bool:
+    """Return whether the first column rises in each of several rows, as an axis does, and the second does not."""
+    if len(values) < _SOME_SAMPLES or values.shape[1] < 2:
+        return False
+    first, second = (bool((np.diff(values[:, place]) > 0).all()) for place in (0, 1))
+    return first and not second
 
 
 def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:
