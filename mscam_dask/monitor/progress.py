@@ -224,7 +224,8 @@ class TerminalProgress(Progress):
         from rich.text import Text
 
         fit = self._fit
-        n_columns = _n_columns(self._console.width - _INDENT)
+        edges = itertools.accumulate(_WIDTHS.values(), lambda left, column: left + 2 + column)
+        n_columns = max(2, sum(edge <= self._console.width - _INDENT for edge in edges))
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         for title in list(_WIDTHS)[:n_columns]:
             table.add_column(title, justify="right", no_wrap=True)
@@ -254,12 +255,6 @@ class TerminalProgress(Progress):
         selected = [] if fit.settings_selected is None else format_settings(fit.settings_selected)
         settings = Text("\n".join(map(printable, selected)), style="dim")
         return [Padding(part, indent) for part in (settings, table, foot)]
-
-
-def _n_columns(width: int) -> int:
-    """Number of columns that fit into a width, at least two."""
-    edges = itertools.accumulate(_WIDTHS.values(), lambda left, column: left + 2 + column)
-    return max(2, sum(edge <= width for edge in edges))
 
 
 class NotebookProgress(TerminalProgress):
