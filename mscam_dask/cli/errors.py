@@ -26,7 +26,7 @@ from mscam_dask.errors import (
     system_limit,
     without_credentials,
 )
-from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, interrupt_of
 
 # Bytes that the libraries of a run take before its data.
 _ADDRESS_SPACE = 3 * 2**29
@@ -59,7 +59,7 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
                     code = function(**options)
                     sys.stdout.flush()
             except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
-                message, code = _message_of(error, shutdown)
+                message, code = _message_of(interrupt_of(error), shutdown)
                 if debug:
                     click.echo(_traceback(type(error), error, error.__traceback__), err=True)
                 click.echo(without_credentials(message, os.environ), err=True)

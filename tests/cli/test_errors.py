@@ -83,11 +83,14 @@ def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
     script = (
         "import sys, time, types\n"
         "from importlib.abc import MetaPathFinder\n"
+        "class Waiting:\n"
+        "    def __set_name__(self, owner, name):\n"  # Python makes its errors a RuntimeError
+        "        time.sleep(60)\n"
         "class Slow(MetaPathFinder):\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'mscam_dask.cli.run':\n"
         "            print('importing', flush=True)\n"
-        "            time.sleep(60)\n"
+        "            type('Owner', (), {'waiting': Waiting()})\n"
         "sys.meta_path.insert(0, Slow())\n"
         "from mscam_dask.cli import main\n"
         "main(['run', 'tiny.toml', '-o', 'out'], prog_name='mscam-dask')\n"
