@@ -11,6 +11,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import (
     as_text,
-    is_frame,
     is_instance_of,
     is_omics,
     rows_of,
@@ -109,14 +109,12 @@ def _by_name(X: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
 def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
     """Table validated by scikit-learn, whose errors are raised as errors of this package.
 
-    Values of frames, sparse, masked and Dask arrays are read as those of a view in a list.
+    A table that is neither rows nor a plain array of numbers is read as a view in a list.
     """
     table = with_index(X)
-    is_read = (
-        is_frame(table)
-        or is_sparse(table)
-        or isinstance(table, np.ma.MaskedArray)
-        or is_instance_of(table, "dask", "Array")
+    is_read = not isinstance(table, Sequence) and (
+        type(table) is not np.ndarray
+        or (table.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in table.flat))
     )
     view = rows_of(table, name="view_0") if is_read else None
     try:
@@ -224,8 +222,8 @@ def _is_plain_table(X: Any) -> bool:
     if package in ("xarray", "anndata", "mudata") or is_instance_of(X, "dask", "DataFrame"):
         return False
     if isinstance(X, Sequence):
-        return len(X) > 0 and not any(
-            hasattr(item, "shape") or isinstance(item, str | os.PathLike) for item in X
+        return len(X) > 0 and all(
+            isinstance(item, Sequence | Number) and not isinstance(item, str) for item in X
         )
     return hasattr(X, "__array__") or hasattr(X, "__array_interface__")
 
@@ -308,6 +306,8 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
         of_known = values.rename(index=as_text)
         if of_known.index.is_unique and {*of_known.index} < {*ids}:
             values = of_known.reindex(list(ids))
+    if is_instance_of(values, "dask", "Series"):
+        values = values.compute()
     if np.ma.is_masked(values):
         values = np.where(np.ma.getmaskarray(values), None, values.data)
     array = np.asarray(values)
@@ -315,20 +315,27 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
         raise DataError(
             f"{name} has shape {array.shape}; allowed is one value for each of the {data.n_samples} samples."
         )
+    return _in_order(array, values, name, ids or (), tables)
+
+
+def _in_order(
+    array: NDArray[Any], values: Any, name: str, ids: tuple[str, ...], tables: Iterable[Any]
+) -> NDArray[Any]:
+    """Values (n,), with an index if they have one, in the order of the samples with these `ids`, or of frames without any."""
     rows = sample_ids_of(values, default_index=True)
-    numbers = next(filter(None, (sample_ids_of(one, default_index=True) for one in tables)), None)
-    order = ids or numbers
-    if rows is None or order is None or rows == order:
+    numbers = (sample_ids_of(one, default_index=True) for one in tables)
+    order = ids or next(filter(None, numbers), ())
+    if rows is None or not order or rows == order:
         return array
     if {*rows} == {*order}:
-        if ids is None or sample_ids_of(values) is None or len({*rows}) < len(rows):
+        if not ids or sample_ids_of(values) is None or len({*rows}) < len(rows):
             raise DataError(
                 f"{name} has the index {list(rows[:3])}, ..., and the data {list(order[:3])}, ...; one is the default 0, 1, ... "
                 f"or has an id twice, so the values may be in either order. Give {name}.loc[frame.index] if the index has the "
                 f"rows of the frame, else {name}.to_numpy()."
             )
         return array[places_of(rows, order)]
-    if ids is None or is_numbering(tuple(dict.fromkeys(rows))):
+    if not ids or is_numbering(tuple(dict.fromkeys(rows))):
         return array
     missing = [one for one, place in zip(ids, places_of(rows, ids), strict=True) if place < 0]
     raise DataError(

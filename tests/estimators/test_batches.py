@@ -238,13 +238,16 @@ def test_values_by_row_numbers_in_another_order_are_refused_beside_frames(
         np.testing.assert_array_equal(found, given)
 
 
-@pytest.mark.parametrize("form", ["series", "data array"])
+@pytest.mark.parametrize("form", ["series", "data array", "dask"])
 @pytest.mark.parametrize("of_table", [True, False])
 def test_values_with_ids_are_matched_by_them(form: str, of_table: bool) -> None:
     frame = pd.DataFrame(np.eye(6), index=[*"uvwxyz"])
     views: Any = frame if of_table else [frame.iloc[::-1], frame]
     data = as_multi_view([frame.to_numpy()]) if of_table else as_multi_view(views)
     values: Any = pd.Series(np.arange(6), frame.index).iloc[ORDER]
+    if form == "dask":
+        frames = pytest.importorskip("dask.dataframe", reason="dask.dataframe needs pyarrow")
+        values = frames.from_pandas(values, npartitions=2, sort=False)
     if form == "data array":
         values = xr.DataArray(values.to_numpy(), dims="s", coords={"s": values.index})
     wanted = np.arange(6) if of_table else np.arange(6)[::-1]

@@ -29,6 +29,7 @@ from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from tests.clusters import local_client
 from tests.data.conftest import dask_array
 from tests.estimators.small import quick
+from tests.messages import raises
 from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
 
@@ -161,7 +162,15 @@ def test_one_table_is_read_as_a_view_of_a_list() -> None:
     masked = np.ma.masked_less(points, -1)
     hidden = dask_array(points, (10, 3)).map_blocks(np.ma.masked_less, -1)
     text = frame.assign(id=[f"{row:03d}" for row in range(30)])
-    for table in (masked, hidden, text, frame.assign(kind=pd.Categorical(np.arange(30) % 3))):
+
+    class Tensor:
+        shape = points.shape
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return masked
+
+    kinds = frame.assign(kind=pd.Categorical(np.arange(30) % 3))
+    for table in (masked, hidden, Tensor(), text, text.to_numpy(), kinds):
         for views in (table, [table]):
             with pytest.raises(DataError):
                 MSCAM(2, n_jobs=1).fit(views)
@@ -175,3 +184,5 @@ def test_one_table_is_read_as_a_view_of_a_list() -> None:
     ):
         (view,) = views_to_fit(MSCAM(2), table)[0].views
         np.testing.assert_array_equal(view.read(0, 30), values)
+    with raises(DataError, "'view_0'", "builtins.object"):  # views, not rows of one table
+        MSCAM(2, n_jobs=1).fit([object(), object()])

@@ -91,8 +91,9 @@ def as_multi_view(views: Any, *, view_type: ViewTypeSpec = "features") -> MultiV
     else:
         data = _from_tables(views)
     data = with_view_types(data, view_type)
-    if isinstance(views, list | tuple) or type(views) is dict:
-        _check_dimensions(views.values() if isinstance(views, dict) else views, data)
+    has_tables = isinstance(views, list | tuple | Mapping)
+    if has_tables and not is_instance_of(views, "xarray", "Dataset"):
+        _check_dimensions(views.values() if isinstance(views, Mapping) else views, data)
     return data
 
 

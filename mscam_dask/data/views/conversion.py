@@ -166,8 +166,8 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
         raise DataError(
             f"View {name!r} is {what}; allowed are NumPy and SciPy sparse arrays, Dask arrays, pandas and polars "
             "frames, Arrow tables, AnnData and xarray.DataArray. Convert it, for example with numpy.asarray(view), "
-            "collect() or to_dask_array(lengths=True) of lazy frames, and files with mscam-dask ingest FILE... "
-            "-o data.zarr, whose path takes the place of all views."
+            "collect() or compute() of lazy frames (to_dask_array(lengths=True) if all have the same sample in a row), and "
+            "files with mscam-dask ingest FILE... -o data.zarr, whose path takes the place of all views."
         )
     try:
         return np.asanyarray(value)  # masked ones too
