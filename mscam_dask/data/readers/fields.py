@@ -57,7 +57,7 @@ _CODES = (
     *(2**bits - below for bits in (15, 31) for below in (0, 1)),
 )  # of missing values
 _FILL = 1e20  # and those that NetCDF, Stata and others fill in
-_CLASSES, _SOME_ROWS = 20, 64
+_CLASSES, _SOME_ROWS, _HEAD_ROWS = 20, 64, 32
 _MAY_BE_LABELS = re.compile(
     r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
     r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion))(?![^\W_])",
@@ -260,6 +260,26 @@ def notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         "marks missing cells."
         for code, columns in found.items()
     ]
+
+
+def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on columns of whole numbers from 100 to 999, after which three decimals come: they may be thousands."""
+    found = []
+    head = values[:_HEAD_ROWS]
+    for place in np.flatnonzero(~(np.floor(head) < head).any(axis=0)):
+        column = values[:, place]
+        has_decimals = np.floor(column) < column
+        marked = column[has_decimals] * 1000
+        if marked.size and marked.min() >= 1000 and np.allclose(marked, np.rint(marked), 0, 1e-6):
+            whole = column[~has_decimals & (column >= 100)]
+            found += [names[place]] if 4 * whole.size > len(column) and whole.max() < 1000 else []
+    return (
+        [
+            f"column(s) {listed(found)} have points that may separate thousands; leave these out if so."
+        ]
+        if found
+        else []
+    )
 
 
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:

@@ -23,6 +23,7 @@ from mscam_dask.data.readers.fields import (
     notes_of_codes,
     notes_of_labels,
     notes_of_statistics,
+    notes_of_thousands,
     number_of,
     parsed_labels,
 )
@@ -504,9 +505,9 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     notes = [*notes, *notes_of_statistics(values, sample_ids or (), table.where)]
     if values.size:
-        notes += notes_of_codes(
-            values, feature_names or [f"column {j}" for j in range(values.shape[1])]
-        )
+        shown = feature_names or [f"column {j}" for j in range(values.shape[1])]
+        notes += notes_of_codes(values, shown)
+        notes += notes_of_thousands(values, shown) if table.decimal == "." else []
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
