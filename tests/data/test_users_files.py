@@ -258,6 +258,7 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
         "\n".join(["Table S4,,,,,", *(f",{line}" for line in LINES)]),
         ["Table S4", "--skip 1"],
     ),
+    "a sample behind a hash": (changed(4, "P04", "#P04"), ["'#P04'", "--comment '#'"]),
     "JSON": (A.to_json(orient="records"), ["a.csv", "JSON", "CSV"]),
     "thousands with blanks that do not break": (
         csv_of((A.abs() * 300).map(lambda x: f"{x:,.1f}".replace(",", "\u00a0"))),

@@ -272,7 +272,9 @@ def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         marked = column[has_decimals] * 1000
         if marked.size and marked.min() >= 1000 and np.allclose(marked, np.rint(marked), 0, 1e-6):
             whole = column[~has_decimals & (column >= 100)]
-            found += [names[place]] if 4 * whole.size > len(column) and whole.max() < 1000 else []
+            found += (
+                [names[int(place)]] if 4 * whole.size > len(column) and whole.max() < 1000 else []
+            )
     return (
         [
             f"column(s) {listed(found)} have points that may separate thousands; leave these out if so."

@@ -262,11 +262,17 @@ def _on_rows(
 
 
 def _check_ids(table: Table, ids: Column) -> None:
-    """Refuse repeated ids, and a second header among the rows."""
+    """Refuse repeated ids, and a second header or a few commented rows among the rows."""
     if ids.name and ids.name in ids.texts:
         raise DataError(
             f"{table.where}: row {ids.texts.index(ids.name)} (counted from 0 below the header) is called {ids.name!r}, as the "
             "column of sample ids is: it seems to be a second header. Remove it."
+        )
+    hashed = [text for text in ids.texts if text.startswith("#")]
+    if 0 < 2 * len(hashed) < len(ids.texts):
+        raise DataError(
+            f"{table.where}: the sample ids [{listed(hashed)}] begin with #, unlike most. Set comment='#' (--comment '#') to leave "
+            "these rows out, or rename them."
         )
     if not any(map(is_missing, ids.texts)):
         check_sample_ids(ids.texts, where=repr(table.where))
