@@ -442,6 +442,19 @@ def test_decimal_commas_of_text_in_a_sheet_are_told(tmp_path: Path) -> None:
     assert outcome([told], {"a": A}, tmp_path / "s.zarr") == "right"
 
 
+def test_hidden_sheets_are_views_if_they_are_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        for name, frame in {"a": A, "b": B, "old": A + 1}.items():
+            frame.to_excel(book, sheet_name=name)
+        book.sheets["old"].sheet_state = "hidden"
+    report = ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr")
+    assert [view.name for view in report.views] == ["a", "b"]
+    assert any(re.match(quotes("a.xlsx", "'old'", "--view"), note) for note in report.notes)
+    views = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr", views=["old", "b"]).views
+    assert [view.name for view in views] == ["old", "b"]
+
+
 def test_a_truth_value_among_the_numbers_of_a_sheet_is_none(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     odd = A.astype(object)

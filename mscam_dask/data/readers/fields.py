@@ -269,8 +269,11 @@ def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     for place in np.flatnonzero(~(np.floor(head) < head).any(axis=0)):
         column = values[:, place]
         has_decimals = np.floor(column) < column
-        marked = column[has_decimals] * 1000
-        if marked.size and marked.min() >= 1000 and np.allclose(marked, np.rint(marked), 0, 1e-6):
+        marked = column[has_decimals]
+        of_hundredths, of_thousandths = (
+            np.allclose(scale * marked, np.rint(scale * marked), 0, 1e-6) for scale in (100, 1000)
+        )
+        if of_thousandths and not of_hundredths and marked.min() >= 1:
             whole = column[~has_decimals & (column >= 100)]
             found += (
                 [names[int(place)]] if 4 * whole.size > len(column) and whole.max() < 1000 else []

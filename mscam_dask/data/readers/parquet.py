@@ -127,10 +127,14 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             with zipfile.ZipFile(source.file) as archive:
                 _check_sizes(source, archive)
         needed = "xlrd" if source.suffix == ".xls" else "'mscam-dask[excel]'"
-        with needing(source, needed, "save the sheets as CSV"):
+        missing = needing(source, needed, "save the sheets as CSV")
+        with missing, pd.ExcelFile(source.file) as book:
             sheets = pd.read_excel(
-                source.file, sheet_name=None, header=None, dtype=object, na_filter=False
+                book, sheet_name=None, header=None, dtype=object, na_filter=False
             )
+            own = getattr(book.book, "worksheets", ())  # of openpyxl
+            hidden = {sheet.title for sheet in own if sheet.sheet_state != "visible"}
+            hidden -= {*(selection.views or ())}
         mark = source.decimal or "."  # of numbers in cells of text
         cells = {
             name: sheet.iloc[source.skip :].map(
@@ -142,7 +146,11 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             )
             for name, sheet in sheets.items()
         }
-        filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
+        filled = {
+            name: sheet
+            for name, sheet in cells.items()
+            if name not in hidden and (sheet != "").any(axis=None)
+        }
         is_one = len(filled) < 2
         wanted = [
             name
@@ -151,14 +159,16 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         ]
     if not filled:
         raise DataError(
-            f"{source.path} has no cells; a sheet has at least one row for each sample."
+            f"{source.path} has no cells in a sheet that is shown; it has at least one row for each sample."
         )
-    return [
+    tables = [
         _sheet_table(source, filled[name], str(source.path), source.view_name)
         if is_one
         else _sheet_table(source, filled[name], f"{source.path}, sheet {name!r}", str(name))
         for name in wanted
     ]
+    note = f"{source.path}: left out hidden sheets {sorted(hidden)} (--view NAME takes one)."
+    return [replace(tables[0], notes=(*tables[0].notes, note)), *tables[1:]] if hidden else tables
 
 
 def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
