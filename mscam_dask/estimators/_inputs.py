@@ -22,6 +22,7 @@ from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import (
     as_text,
+    is_frame,
     is_instance_of,
     is_omics,
     rows_of,
@@ -77,6 +78,8 @@ def views_to_fit(estimator: MSCAM, X: Any) -> tuple[MultiViewData, dict[str, Any
     for name in OF_TABLE:
         asked.__dict__.pop(name, None)
     given = _validated_table(asked, X, reset=True) if _is_plain_table(X) else X
+    if is_frame(X) and estimator.view_type != "features":
+        given = X  # with its ids, which may name the columns
     data = as_multi_view(given, view_type=estimator.view_type)
     return data, {name: vars(asked)[name] for name in OF_TABLE if name in vars(asked)}
 

@@ -125,6 +125,20 @@ def test_columns_of_new_distances_are_matched_by_the_ids_of_the_fit(
     assert_allclose(found, wanted[rows])
 
 
+def test_a_frame_of_distances_alone_is_matched_by_its_ids() -> None:
+    views, _ = gaussian_views(n_samples=60, n_clusters=3, seed=0)
+    ids, order = (
+        np.array([f"s{row}" for row in range(60)]),
+        np.random.default_rng(0).permutation(60),
+    )
+    pairs = pd.DataFrame(distances_between(views[0]), ids, ids)
+    wanted = MSCAM(3, n_jobs=1, view_type="distance").fit(pairs.to_numpy())
+    found = MSCAM(3, n_jobs=1, view_type="distance").fit(pairs.iloc[:, order])
+    assert_array_equal(found.labels_, wanted.labels_)
+    new = pairs.iloc[:20].add_prefix("n", axis=0)
+    assert_allclose(found.predict_proba(new.iloc[:, order]), wanted.predict_proba(new.to_numpy()))
+
+
 def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() -> None:
     views, _ = gaussian_views(1, n_samples=90, spread=3.0)
     model = quick(scale="none", alpha=1.0, n_neighbors=9).fit(views)

@@ -33,7 +33,7 @@ _MIN_PRESENT = 3
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
 
-_OF_RESET_INDEX = ("index", "level_0")  # names of a column that pandas makes of an index
+_OF_RESET_INDEX = ("index", "level_0", "__index_level_0__")  # columns that were an index of pandas
 
 _CORNER = 64  # rows and columns that show the kind of a square view
 

@@ -468,7 +468,7 @@ def test_a_coordinate_of_ids_that_is_no_index_matches_samples(are_unique: bool) 
     assert as_multi_view(xr.Dataset({"a": first})).sample_ids == data.sample_ids
 
 
-@pytest.mark.parametrize("name", ["gt", "y_true", "patient_id", "index", "level_0"])
+@pytest.mark.parametrize("name", ["gt", "y_true", "patient_id", "index", "__index_level_0__"])
 def test_labels_and_ids_as_a_view_or_column_are_told(name: str) -> None:
     rng = np.random.default_rng(0)
     points, numbers = rng.normal(size=(20, 3)), rng.permutation(20)[:, None]
