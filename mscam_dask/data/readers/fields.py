@@ -265,26 +265,22 @@ def notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
 def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     """A note on columns of whole numbers from 100 to 999, after which three decimals come: they may be thousands."""
     found = []
-    head = values[:_HEAD_ROWS]
-    for place in np.flatnonzero(~(np.floor(head) < head).any(axis=0)):
+    head, largest = values[:_HEAD_ROWS], np.fmax.reduce(values, axis=0)
+    may_be = (largest >= 100) & (largest < 1000) & ~(np.floor(head) < head).any(axis=0)
+    for place in np.flatnonzero(may_be) if len(values) > _HEAD_ROWS else ():
         column = values[:, place]
-        has_decimals = np.floor(column) < column
-        marked = column[has_decimals]
+        marked = column[np.floor(column) < column]
+        n_whole = np.count_nonzero((np.floor(column) == column) & (column >= 100))
         of_hundredths, of_thousandths = (
             np.allclose(scale * marked, np.rint(scale * marked), 0, 1e-6) for scale in (100, 1000)
         )
-        if of_thousandths and not of_hundredths and marked.min() >= 1:
-            whole = column[~has_decimals & (column >= 100)]
-            found += (
-                [names[int(place)]] if 4 * whole.size > len(column) and whole.max() < 1000 else []
-            )
-    return (
-        [
-            f"column(s) {listed(found)} have points that may separate thousands; leave these out if so."
-        ]
-        if found
-        else []
+        are_few = 4 * n_whole <= len(column)
+        if of_thousandths and not (are_few or of_hundredths) and marked.min() >= 1:
+            found.append(names[int(place)])
+    told = (
+        f"column(s) {listed(found)} have points that may separate thousands; leave these out if so."
     )
+    return [told] if found else []
 
 
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:

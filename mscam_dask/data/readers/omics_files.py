@@ -47,6 +47,10 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
     notes = [] if label is None else [f"{source.path}: column {label!r} of obs taken as labels."]
     if skipped and selection.views is None:
         notes.append(f"{source.path}: left out {', '.join(skipped)} (--view NAME takes one).")
+    if wanted and "mod" not in file and "feature_types" in file["var"]:  # of 10x Genomics
+        kinds = sorted({*map(as_text, _column(file["var"]["feature_types"], source).tolist())})
+        split = "write each to a file of its own (adata[:, adata.var.feature_types == KIND])"
+        notes += [f"{source.path}: features of {kinds} are one view; {split}."] if kinds[1:] else []
     return SourceContents(
         where=str(source.path),
         views=views,

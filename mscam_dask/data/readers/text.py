@@ -374,10 +374,8 @@ def _columns(
     known = (places for start, places in _OF_SAMPLES.items() if (*names[: len(start)],) == start)
     left_out = dict.fromkeys(next(known, ()), "describes the samples")
     if not body or len(body[0]) - len(names) != 1:
-        for place in range(len(names) - 1, 0, -1):
-            if names[place] or any(any(row[place:]) for row in body):
-                break
-            left_out[place] = "empty"
+        filled = (place for row in (names, *body) for place, field in enumerate(row) if field)
+        left_out |= dict.fromkeys(range(1 + max(filled, default=0), len(names)), "empty")
         return names, left_out, False
     if not all(row[-1:] == [""] and len(row) > len(names) for row in body):
         return ["", *names], left_out, True  # R's write.table

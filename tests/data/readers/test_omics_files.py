@@ -74,6 +74,16 @@ def test_modalities_of_a_mudata_file(tmp_path: Path) -> None:
     assert open_store(report.output).sample_ids == IDS
 
 
+def test_features_of_several_kinds_in_one_view_are_named(tmp_path: Path) -> None:
+    """As 10x Genomics writes genes and antibodies."""
+    both = anndata_of(np.hstack([RNA, PROTEIN]))
+    for kinds in (["gene"] * 11, ["gene"] * 6 + ["antibody"] * 5):
+        both.var["feature_types"] = pd.Categorical(kinds)
+        report = ingest(write(both, tmp_path / "a.h5ad"), tmp_path / "s.zarr", overwrite=True)
+        is_told = any("'antibody'" in note and "feature_types" in note for note in report.notes)
+        assert is_told == ("antibody" in kinds)
+
+
 def test_samples_that_a_modality_lacks_are_rows_of_nan(tmp_path: Path) -> None:
     held = np.arange(10, 50)
     some = anndata_of(PROTEIN[held], np.array(IDS)[held])
