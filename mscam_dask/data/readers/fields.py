@@ -270,6 +270,8 @@ def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     for place in np.flatnonzero(may_be) if len(values) > _HEAD_ROWS else ():
         column = values[:, place]
         marked = column[np.floor(column) < column]
+        if not marked.size:
+            continue
         n_whole = np.count_nonzero((np.floor(column) == column) & (column >= 100))
         of_hundredths, of_thousandths = (
             np.allclose(scale * marked, np.rint(scale * marked), 0, 1e-6) for scale in (100, 1000)
