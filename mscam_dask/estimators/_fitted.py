@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from distributed.deploy.cluster import Cluster
     from scipy.sparse import csr_array
 
-    from mscam_dask.estimators._inputs import FittedBatches
+    from mscam_dask.estimators._sample_values import FittedBatches
     from mscam_dask.estimators.mscam import MSCAM
 
 

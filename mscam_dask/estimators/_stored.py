@@ -25,7 +25,7 @@ from mscam_dask.data.results import StoredModel, StoredResult
 from mscam_dask.data.views.missing_cells import Imputer, impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.batches import BatchEffects
-from mscam_dask.estimators._inputs import FittedBatches
+from mscam_dask.estimators._sample_values import FittedBatches
 from mscam_dask.linalg.scaling import BatchCorrection, RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types import events

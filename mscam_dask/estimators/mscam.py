@@ -24,13 +24,7 @@ from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import CheckpointStore, Observer
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._fitted import warn_of_data, warn_of_result
-from mscam_dask.estimators._inputs import (
-    equal_samples,
-    fit_batches,
-    validated_init_labels,
-    validated_partial_labels,
-    views_to_fit,
-)
+from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.estimators._resources import (
     SharedResourcesMixin,
     connected,
@@ -38,6 +32,12 @@ from mscam_dask.estimators._resources import (
     map_views,
     observers_of,
     validate_callbacks,
+)
+from mscam_dask.estimators._sample_values import (
+    equal_samples,
+    fit_batches,
+    validated_init_labels,
+    validated_partial_labels,
 )
 from mscam_dask.estimators._search_space import candidates, check_is_fixed, choices_of
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale

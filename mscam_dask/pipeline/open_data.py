@@ -33,7 +33,7 @@ from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
-from mscam_dask.estimators._inputs import has_label
+from mscam_dask.estimators._sample_values import has_label
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, DataTable, Settings
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._inputs import validated_init_labels
+from mscam_dask.estimators._sample_values import validated_init_labels
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.known_labels import UNKNOWN

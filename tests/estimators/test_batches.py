@@ -16,7 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, DataWarning, UnstableClustersWarning
-from mscam_dask.estimators._inputs import (
+from mscam_dask.estimators._sample_values import (
     sample_values,
     validated_batches,
     validated_partial_labels,

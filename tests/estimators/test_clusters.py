@@ -24,7 +24,7 @@ from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, DataWarning
 from mscam_dask.estimators._describe import feature_effects
 from mscam_dask.estimators._fitted import warn_of_result
-from mscam_dask.estimators._inputs import equal_samples
+from mscam_dask.estimators._sample_values import equal_samples
 from mscam_dask.types.events import FitFinished, FitStarted
 from mscam_dask.types.result import Structure
 from tests.estimators.small import integer_views, quick
