@@ -377,26 +377,6 @@ def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:
     assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
 
 
-def test_an_only_column_of_few_whole_numbers_may_be_labels(tmp_path: Path) -> None:
-    """Under whatever name, also none."""
-    kinds = pd.DataFrame({"x": np.arange(12) % 3}, index=A.index)
-    for has_names in (True, False):
-        kinds.to_csv(tmp_path / "a.csv", header=has_names)
-        notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr", overwrite=True).notes
-        assert any("--labels" in note for note in notes)
-
-
-@pytest.mark.parametrize("names", [["seurat_clusters"], ["cluster", "label"]])
-def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) -> None:
-    kinds = pd.DataFrame({name: np.arange(12) % (2 + place) for place, name in enumerate(names)}, index=A.index)  # fmt: skip
-    (tmp_path / "a.csv").write_text(csv_of(A.join(kinds)))
-    try:
-        said = " ".join(ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes)
-    except DataError as error:
-        said = str(error)
-    assert re.match(quotes("a.csv", *(f"'{name}'" for name in names)), said)
-
-
 # ----------------------------------------------------------------------------- other formats
 
 

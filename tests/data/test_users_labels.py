@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.known_tables import ORDER, A, csv_of, outcome
-from tests.messages import raises
+from tests.messages import quotes, raises
 
 
 def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
@@ -79,3 +80,23 @@ def test_numbers_of_many_digits_are_several_labels(tmp_path: Path, is_own: bool)
     kinds.to_csv(tmp_path / "kinds.csv", index_label="id")
     ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv" if is_own else None)
     assert pd.factorize(open_store(tmp_path / "s").labels)[0].tolist() == [0, 1, 2, 3] * 3
+
+
+def test_an_only_column_of_few_whole_numbers_may_be_labels(tmp_path: Path) -> None:
+    """Under whatever name, also none."""
+    kinds = pd.DataFrame({"x": np.arange(12) % 3}, index=A.index)
+    for has_names in (True, False):
+        kinds.to_csv(tmp_path / "a.csv", header=has_names)
+        notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr", overwrite=True).notes
+        assert any("--labels" in note for note in notes)
+
+
+@pytest.mark.parametrize("names", [["seurat_clusters"], ["cluster", "label"]])
+def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) -> None:
+    kinds = pd.DataFrame({name: np.arange(12) % (2 + place) for place, name in enumerate(names)}, index=A.index)  # fmt: skip
+    (tmp_path / "a.csv").write_text(csv_of(A.join(kinds)))
+    try:
+        said = " ".join(ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes)
+    except DataError as error:
+        said = str(error)
+    assert re.match(quotes("a.csv", *(f"'{name}'" for name in names)), said)
