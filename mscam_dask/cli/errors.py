@@ -59,7 +59,8 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
                     code = function(**options)
                     sys.stdout.flush()
             except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
-                message, code = _message_of(interrupt_of(error), shutdown)
+                cause = error if isinstance(error, MscamError) else interrupt_of(error)
+                message, code = _message_of(cause, shutdown)
                 if debug:
                     click.echo(_traceback(type(error), error, error.__traceback__), err=True)
                 click.echo(without_credentials(message, os.environ), err=True)

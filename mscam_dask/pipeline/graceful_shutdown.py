@@ -65,10 +65,15 @@ _Interrupt.__name__ = KeyboardInterrupt.__name__  # in records and events
 
 def interrupt_of(error: BaseException) -> BaseException:
     """Interrupt of a signal that cleanup replaced by another error, as in `Condition.wait`; else the error itself."""
-    earlier: BaseException | None = error
-    while earlier is not None and not isinstance(earlier, _Interrupt):
-        earlier = earlier.__context__
-    return error if earlier is None or isinstance(error, SystemExit) else earlier
+    interrupt = _interrupt_in(error)
+    return error if interrupt is None or not isinstance(error, Exception) else interrupt
+
+
+def _interrupt_in(error: BaseException | None) -> BaseException | None:
+    """Interrupt of a signal among an error and those during whose handling it was raised."""
+    while error is not None and not isinstance(error, _Interrupt):
+        error = error.__context__
+    return error
 
 
 class GracefulShutdown:
@@ -138,8 +143,7 @@ class GracefulShutdown:
 
     def _repeat(self, *_: object) -> None:
         """Raise the interrupt again, unless the main thread cleans up after it or defers signals."""
-        handled = sys.exc_info()[1]
-        is_cleanup = handled is not None and isinstance(interrupt_of(handled), _Interrupt)
+        is_cleanup = _interrupt_in(sys.exc_info()[1]) is not None
         if not is_cleanup and signal.getsignal(signal.SIGINT) == self._handle:
             raise _Interrupt
 
