@@ -139,7 +139,7 @@ def model() -> MSCAM:
 
 
 def test_estimators_and_baselines(model: MSCAM) -> None:
-    with refused("The table"):
+    with refused("view_0"):
         quick().fit(damaged("csr"))
     for use in (quick().fit, model.predict, LMVSC(3).fit):
         with refused("View 'view_1'"):
