@@ -431,6 +431,8 @@ def test_hidden_sheets_are_views_if_they_are_asked_for(tmp_path: Path) -> None:
     report = ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr")
     assert [view.name for view in report.views] == ["a", "b"]
     assert any(re.match(quotes("a.xlsx", "'old'", "--view"), note) for note in report.notes)
+    with raises(DataError, "none"):
+        ingest(tmp_path / "a.xlsx", tmp_path / "n.zarr", views=["none"])
     views = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr", views=["old", "b"]).views
     assert [view.name for view in views] == ["old", "b"]
 

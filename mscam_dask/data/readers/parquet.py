@@ -139,7 +139,7 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         cells = {
             name: sheet.iloc[source.skip :].map(
                 lambda value: (
-                    str(value)  # a truth value among numbers is none
+                    str(value)  # a truth value is no number
                     if isinstance(value, str | bool)
                     else _cell(value).replace(".", mark)
                 )
@@ -159,7 +159,7 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         ]
     if not filled:
         raise DataError(
-            f"{source.path} has no cells in a sheet that is shown; it has at least one row for each sample."
+            f"{source.path} has no cells in a visible sheet; a sheet has at least one row for each sample."
         )
     tables = [
         _sheet_table(source, filled[name], str(source.path), source.view_name)
@@ -168,7 +168,9 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         for name in wanted
     ]
     note = f"{source.path}: left out hidden sheets {sorted(hidden)} (--view NAME takes one)."
-    return [replace(tables[0], notes=(*tables[0].notes, note)), *tables[1:]] if hidden else tables
+    if hidden and tables:
+        tables[0] = replace(tables[0], notes=(*tables[0].notes, note))
+    return tables
 
 
 def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
