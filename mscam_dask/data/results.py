@@ -398,7 +398,7 @@ def history_dataset(
     variables: dict[str, Any] = {
         name: (
             "outer_iteration",
-            np.add([getattr(record, name) for record in history], 0),  # also of truth values
+            np.array([getattr(record, name) for record in history]) + 0,  # truth values as 0 and 1
             {"long_name": prose},
         )
         for name, prose in _PER_ITERATION.items()

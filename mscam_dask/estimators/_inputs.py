@@ -71,7 +71,7 @@ def _by_name(X: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
 def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
     """Table validated by scikit-learn, whose errors are raised as errors of this package.
 
-    A table that is neither rows nor a plain array of numbers is read as a view in a list.
+    A table is read as a view in a list unless it is a list of rows or a NumPy array of numbers.
     """
     table = with_index(X)
     is_read = not isinstance(table, Sequence) and (
@@ -150,7 +150,7 @@ def _as_fitted(
 
 
 def _all_columns(view: RowSource, ids: Sequence[str] | None) -> RowSource:
-    """Return a view of new samples with all columns; those of a pairwise view that `ids` of the fit name, in their order."""
+    """Return a view of new samples with all columns; those of a pairwise view are in the order of the fit if its `ids` name them."""
     if view.view_type == "features":
         return view
     whole = view.whole
@@ -195,8 +195,8 @@ def _check_feature_names(
 ) -> None:
     """Raise if the columns of a view, of the fit and of new samples, have other names or another order.
 
-    Warn if only one of the two has names. Columns of a pairwise view may have the `ids` of the fit as names. The numbering 0, 1, ... of a frame counts as names only if the other
-    view has the same numbers in another order.
+    Warn if only one of the two has names. Columns of a pairwise view may have the `ids` of the fit as names. The numbering
+    0, 1, ... of a frame counts as names only if the other view has the same numbers in another order.
     """
     unmatched: dict[tuple[str, str], list[str]] = {}
     for fitted, new in pairs:

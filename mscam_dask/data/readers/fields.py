@@ -279,14 +279,18 @@ def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         are_few = 4 * n_whole <= len(column)
         if of_thousandths and not (are_few or of_hundredths) and marked.min() >= 1:
             found.append(names[int(place)])
-    told = (
-        f"column(s) {listed(found)} have points that may separate thousands; leave these out if so."
-    )
-    return [told] if found else []
+    if not found:
+        return []
+    return [
+        f"column(s) {listed(found)} have points that may separate thousands; remove such points."
+    ]
 
 
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
-    """A note on columns of few whole numbers that may be labels: by their names, as the only one, else the first or last beside decimals."""
+    """A note on columns of few whole numbers that may be labels: those with usual names, or an only column.
+
+    Without names, it is on the first and the last column beside decimals.
+    """
     is_one = len(names) == 1
     may_be = [p for p, name in enumerate(names) if is_one or _MAY_BE_LABELS.search(name)]
     if not (has_names or is_one):

@@ -223,13 +223,14 @@ def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
     marks -= {name for names in cells if not marks.issuperset(names) for name in names}
     n_views = len(tables) - len(orders) - len(marks)
     of_marks = (
-        "zeros and ones for each view, which needs rows of NaN for samples that it does not have"
+        "zeros and ones for each view; write rows of NaN for samples that a view does not have"
     )
     marks = {name for name in marks if tables[name].shape[1] == n_views}
     return dict.fromkeys(orders, "orders of samples") | dict.fromkeys(sorted(marks), of_marks)
 
 
 def _are_marks(rows: NDArray[Any]) -> bool:
+    """Return whether all values are 0 or 1."""
     return bool(((rows == 0) | (rows == 1)).all())
 
 
@@ -410,7 +411,7 @@ def load_npy(source: Source, **options: Any) -> NDArray[Any]:
         n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
     if n_bytes < source.file.stat().st_size:
         raise DataError(
-            f"{source.path} has more behind its first array, {shape}, which is all that np.load reads. Save each array in "
+            f"{source.path} has data behind its first array, of shape {shape}, which np.load does not read. Save each array in "
             "a file of its own, or all in one with np.savez."
         )
     return np.asanyarray(np.load(source.file, allow_pickle=False, **options))

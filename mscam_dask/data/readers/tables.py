@@ -240,7 +240,8 @@ def _on_rows(
     else:  # labels only
         values = np.empty((len(rows.texts[truth].texts), 0))
     if ids is None and table.source.id_column is None:
-        notes += _check_rows(table, values, [names[place] for place in features[:1]])
+        _check_long(table, values)
+        notes += _notes_of_axis(values, [names[place] for place in features])
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
@@ -294,13 +295,10 @@ def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
     return "the same text in every row" if is_one else ""
 
 
-def _check_rows(table: Table, values: NDArray[Any], first: Sequence[str]) -> list[str]:
-    """Refuse three columns of which the first two have each combination once, as a long table has; a note on an axis."""
-    if _rises_alone(values):
-        axis = f"column {first[0]!r} alone rises from row to row, as an axis does"
-        return [f"{axis}; if the other columns are the samples, set --samples-in columns."]
+def _check_long(table: Table, values: NDArray[Any]) -> None:
+    """Refuse three columns of which the first two have each combination once, as a long table has."""
     if values.shape[1] != _LONG or not len(values):
-        return []
+        return
     n_keys, n_names = (len(np.unique(values[:, column])) for column in (0, 1))
     is_full = n_keys * n_names == len(values) == len(np.unique(values[:, :2], axis=0))
     if is_full and min(n_keys, n_names) > 1:
@@ -310,7 +308,6 @@ def _check_rows(table: Table, values: NDArray[Any], first: Sequence[str]) -> lis
             "a long table with several rows for a sample has. Give each sample one row (pandas: "
             f"frame.pivot(index={first!r}, columns={second!r}, values={third!r})), or set id_column=False (--id-column none) if each row is one."
         )
-    return []
 
 
 def _check_order(table: Table, ids: Column, other: Column) -> None:
@@ -417,9 +414,9 @@ def _check_one_each(table: Table, samples: Sequence[int]) -> None:
 
 
 def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> None:
-    """Refuse columns without a number in their names, as the others have, and with values unlike theirs.
+    """Refuse columns without a number in their names, which the others have, and with values unlike those of the others.
 
-    Most are beyond those of all others, or they alone are zeros and ones, or rise in front.
+    Such values lie mostly outside the range of the others, are the only zeros and ones, or rise in the first column alone.
     """
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
@@ -438,6 +435,14 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
             "unlike theirs. Remove them if they describe the features (--id-column takes one as the names of these), or add "
             "numbers to their names if they are samples."
         )
+
+
+def _notes_of_axis(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on a first column that alone rises from row to row: the other columns may be the samples."""
+    if not _rises_alone(values):
+        return []
+    axis = f"column {names[0]!r} alone rises from row to row, as an axis does"
+    return [f"{axis}; if the other columns are the samples, set --samples-in columns."]
 
 
 def _rises_alone(values: NDArray[Any]) -> bool:

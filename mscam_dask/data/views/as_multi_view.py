@@ -252,9 +252,9 @@ def _columns(view: ArrayRows) -> dict[str | bytes, int]:
 def ids_of_columns(
     view: RowSource, ids: Iterable[tuple[str, ...] | None]
 ) -> tuple[str, ...] | None:
-    """Names of the columns of a view if they are all of some samples with `ids`, as in a matrix of pairs; else None.
+    """Names of the columns of a view if another view, of those with `ids`, has these as sample ids; else None.
 
-    The numbering 0, 1, ... of a frame is no name.
+    A matrix of pairs has such names. The numbering 0, 1, ... of a frame is no name.
     """
     names = view.feature_names or ()
     is_named = len(names) == view.n_samples and not is_numbering(names)

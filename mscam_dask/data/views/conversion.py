@@ -104,7 +104,7 @@ def _labels_of(value: Any) -> tuple[Any, Any]:
 
 
 def _coordinate_of(array: Any, dimension: Any) -> Any:
-    """Index of a dimension, or, without one, another coordinate of it that is called as ids and has none twice; else None."""
+    """Index of a dimension, or, without one, its first coordinate with a usual name of ids and no value twice; else None."""
     others = (
         one.to_numpy()
         for name, one in array.coords.items()

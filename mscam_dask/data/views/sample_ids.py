@@ -202,7 +202,8 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 
 _CHECK = (
     "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column none "
-    "leaves numbers out, frame.reset_index(drop=True) an index; samples_in='columns', --samples-in columns, reads a file with samples on columns)"
+    "leaves out numbers of a file, and frame.reset_index(drop=True) those of a frame; samples_in='columns', --samples-in "
+    "columns, reads a file with samples on columns)"
 )
 
 _SEPARATOR = re.compile(r"[\W_]+")
