@@ -12,7 +12,6 @@ from msgspec import Meta, Struct, structs
 from mscam_dask.benchmark.methods import grid_points, known_methods, method
 from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets import CORRUPTED_SHARES
-from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.read_config import execution_problems
 from mscam_dask.pipeline.settings import (
@@ -228,7 +227,7 @@ def read_experiment(
     ]
     datasets = _datasets(document, table, tables.dataset, problems)
     if isinstance(table, SweepTable):
-        problems.extend(_sweep_problems(document, table))
+        problems.extend(_sweep_problems(document))
     else:
         problems.extend(_method_problems(document, table, tables))
     refuse(problems)
@@ -279,7 +278,7 @@ def _found(
 ) -> tuple[str, DatasetTable]:
     """Find a data set by name, path or URL: its name and table."""
     if requested in declared:
-        return requested, _with_files(declared[requested])
+        return requested, declared[requested]
     if requested in BUILT_IN_SOURCES:
         return requested, DatasetTable(source=requested)
     if "://" in requested:
@@ -298,17 +297,6 @@ def _found(
         f"there is no {beside}, no table [dataset.{requested}], and no such file in {place}."
         f"{nearest(requested, names)} Allowed are {', '.join(names)}."
     )
-
-
-def _with_files(table: DatasetTable) -> DatasetTable:
-    """Return a table whose files exist; a URL is checked when it is opened."""
-    sources = [] if table.source in BUILT_IN_SOURCES else list(table.sources)
-    sources += [] if table.path is None else [table.path]
-    paths = [path for path in map(as_location, sources) if isinstance(path, Path)]
-    missing = [str(path) for path in paths if not path.exists()]
-    if missing:
-        raise ConfigurationError(f"there is no {', '.join(missing)}.")
-    return table
 
 
 def _method_problems(
@@ -351,15 +339,11 @@ def _parameter_problems(
         yield f"{document.where(*keys)}: [{'.'.join(path)}] {error}{hint}"
 
 
-def _sweep_problems(document: Document, table: SweepTable) -> Iterable[str]:
-    """Yield the problems of the parameters of a sweep."""
+def _sweep_problems(document: Document) -> Iterable[str]:
+    """Yield the tables that are not for a sweep."""
     for kind in ("parameters", "grid"):
         if kind in document.tables:
             yield (
                 f"{document.where(kind)}: [{kind}] is not for a sweep, whose parameters are in "
                 "[sweep]. Remove the table."
             )
-    for key in ("alpha", "graph_weight"):
-        values = getattr(table, key)
-        if len(set(values)) < len(values):
-            yield f"{document.where('sweep', key)}: [sweep] {key} has a value twice: {values}. Keep one of them."

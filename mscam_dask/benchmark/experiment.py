@@ -9,7 +9,7 @@ import contextlib
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
 from mscam_dask.estimators._resources import executor_for
-from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.monitor.events import StepFinished, StepStarted
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.run_record import blas_libraries, now, software_versions
 from mscam_dask.pipeline.cluster import (
@@ -68,6 +68,7 @@ from mscam_dask.pipeline.cluster import (
     smallest_memory_bytes,
 )
 from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, interrupt_of
+from mscam_dask.pipeline.run import Observer
 from mscam_dask.pipeline.run_directory import lock_directory, write_whole
 from mscam_dask.pipeline.security import check_execution
 from mscam_dask.pipeline.toml_document import toml_text
@@ -118,10 +119,6 @@ def _kept(file: Path, limits: Limits) -> TrialEntry | None:
         before, limit = getattr(entry.limits, name), getattr(limits, name)
         return entry if before and limit and limit <= before else None
     return entry
-
-
-Observer = Callable[[Event], None]
-"""Function that gets the steps of an experiment; each trial that has ended is a step such as "3/20"."""
 
 
 def output_of(settings: ExperimentSettings, output: Path | None = None) -> Path:
@@ -356,7 +353,7 @@ class _Experiment:
 # rows, curves and heat maps ----------------------------------------------------------------------
 
 
-LABEL_FREE_MAPS = ("cross_view_information", "eigengap", "adjusted_modularity")
+LABEL_FREE_MAPS = ("cross_view_information", "adjusted_modularity")
 """Label-free scores of a sweep; larger is better."""
 
 _OVER_LIMIT = ("over time", "over memory")

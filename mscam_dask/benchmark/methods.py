@@ -45,7 +45,6 @@ class Method:
     grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     # Whether it clusters one view, its parameter `view`; an experiment takes the best by labels.
     label_aware_view_choice: bool = False
-    dense: bool = True  # whether it holds (n, n) arrays
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # set in every experiment
     reserved: tuple[str, ...] = ()  # parameters that stay at their defaults
     constants: tuple[str, ...] = ()  # fields of `mscam_dask.Constants` that are parameters too
@@ -200,7 +199,6 @@ BASELINES: dict[str, Method] = {
         path=f"mscam_dask.benchmark.baselines.{path}",
         reference=reference,
         grid=grid,
-        dense=name not in ("mlan", "lmvsc", "smvsc", "knn-sc"),
         label_aware_view_choice=name.endswith("-bsv"),
     )
     for name, title, path, reference, grid in _BASELINES
@@ -221,7 +219,6 @@ METHODS: Mapping[str, Method] = BASELINES | {
         reference=_PAPER,
         path=f"mscam_dask.estimators.mscam:{name.upper()}",
         grid=_SETTINGS,
-        dense=False,
         fixed={"n_jobs": 1},
         reserved=("max_clusters", "client", "callbacks", "constants"),
         constants=tuple(

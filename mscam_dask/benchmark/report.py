@@ -32,7 +32,6 @@ from mscam_dask.plot.pictures import Curve, draw_curves
 _MAX_FAILED = 100
 _MAP_TITLES = {
     "cross_view_information": "Cross-view information (nats), label-free",
-    "eigengap": "Eigengap, label-free",
     "adjusted_modularity": "Adjusted modularity, label-free",
     "n_connected_components": "Connected components",
 }

@@ -70,7 +70,6 @@ class MethodEntry(Struct, frozen=True, kw_only=True):
     title: str
     reference: str
     grid: dict[str, tuple[Any, ...]]
-    dense: bool
 
 
 class MeanStd(Struct, frozen=True, kw_only=True):
@@ -159,7 +158,7 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
     alpha: tuple[float, ...]
     graph_weight: tuple[float, ...]
     with_labels: dict[str, ScoreMap]  # by name of `SCORES`; empty without labels
-    # "cross_view_information" (nats), "eigengap", "modularity", "n_connected_components"
+    # "cross_view_information" (nats), "adjusted_modularity", "n_connected_components"
     label_free: dict[str, ScoreMap]
     # position of the largest value, by label-free score; MSCAM selects by "cross_view_information"
     best: dict[str, tuple[int, int]]
@@ -196,7 +195,6 @@ class TrialEntry(TrialFields, frozen=True, kw_only=True):
     outcome: Outcome
     reason: str = ""  # message of a failure
     scores: dict[str, float | None] = {}  # `SCORES`; in a sweep also the label-free scores
-    n_found: int | None = None  # clusters in the result
     seconds: float | None = None  # wall time of the fit
     peak_memory_bytes: int | None = None  # resident, above that of the process before the fit
     ended: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import shlex
 import tempfile
@@ -54,7 +53,6 @@ from mscam_dask.pipeline.toml_document import (
 )
 
 _GIB = 2.0**30
-_MIB = 2**20
 
 _EXIT_WITHOUT_RESULT = 5
 _DEFAULT = Path("pipelines") / "comparison.toml"
@@ -207,7 +205,6 @@ def plan_experiment(
     missing = {trial.key: trial for trial in trials if trial.key not in entries}
     sets = [dataset.entry for dataset in datasets.values()]
     views = [f"{each.name} ({each.n_samples} samples, {len(each.views)} views)" for each in sets]
-    n_values = sum(math.prod(view.shape) for each in sets for view in each.views)
     n_workers = worker_counts(settings.execution)[1]
     limit_s = None if isinstance(table, SweepTable) else table.time_limit_s
     memory, has = "", limit_of(settings.execution, n_workers)
@@ -222,7 +219,6 @@ def plan_experiment(
         ("Experiment", f"{settings.table.kind} in {relative(directory)}"),
         ("To run", to_run if n_missing else f"nothing: all {len(entries)} fits have ended"),
         ("Data", ", ".join(views)),
-        ("Bytes", f"{8 * n_values / _MIB:.1f} MiB of values"),
         ("Methods", ", ".join(dict.fromkeys(run.method for run in runs))),
         ("Workers", f"{n_workers}{memory}"),
         ("Limit", "none" if limit_s is None else f"{duration(limit_s)} for each fit"),

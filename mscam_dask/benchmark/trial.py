@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import psutil
-from scipy.sparse import csr_array
 
 from mscam_dask import __version__
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
@@ -39,8 +38,6 @@ from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, TrialField
 from mscam_dask.engine.executors._process import PinnedBlas, without_dask_trim
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.estimators._describe import label_free_scores
-from mscam_dask.linalg.eigensolver import bottom_eigenpairs
-from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.run_record import now
 
@@ -95,21 +92,11 @@ def fit_trial(trial: Trial) -> TrialEntry:
     if trial.label_free or data.labels is None:
         scores |= label_free_scores(data, labels)
     if trial.label_free:
-        scores["eigengap"] = eigengap_of(estimator.consensus_graph_, trial.n_clusters)
         scores["n_connected_components"] = float(estimator.n_connected_components_)
     if data.labels is not None:
         with_labels = score_partition(data.labels, labels)
         scores |= {name: float(getattr(with_labels, name)) for name in SCORES}
-    return trial.entry("ok", scores=scores, n_found=len(np.unique(labels)), seconds=seconds)
-
-
-def eigengap_of(graph: csr_array[np.float64], n_clusters: int) -> float:
-    """λ_{c+1} − λ_c of the Laplacian of a graph; NaN where there are only c samples."""
-    if n_clusters >= graph.shape[0]:
-        return float("nan")
-    rng = np.random.default_rng(0)
-    spectrum = bottom_eigenpairs(laplacian(graph), n_clusters + 1, relative_tolerance=1e-6, rng=rng)
-    return float(spectrum.values[n_clusters] - spectrum.values[n_clusters - 1])
+    return trial.entry("ok", scores=scores, seconds=seconds)
 
 
 def run_trial(trial: Trial) -> TrialEntry:

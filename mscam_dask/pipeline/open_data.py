@@ -337,7 +337,7 @@ def _content(path: Location) -> str:
             return _digest([(str(file.relative_to(path)), _file(file)) for file in files])
         return _file(path)
     except FileNotFoundError as error:
-        raise DataError(f"There is no {path}. Check [data] source.") from error
+        raise DataError(f"There is no {path}. Check the source.") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -72,12 +72,7 @@ SWEEP = "[sweep]\ndatasets = ['tiny.npz']\n"
         (f"{DATA}[grid.mscan]\nalpha = 3", ["line 4", "[grid.mscan] alpha", "3"]),
         (f"{DATA}[grid.mscan]\nalhpa = [3]", ["line 4", "'alhpa'", "'alpha'"]),
         (f"{DATA}[grid.mscem]\nalpha = [3]", ["line 3", "'mscam'", *METHODS]),
-        (
-            "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'",
-            ["line 2", "'m'", "no.npz"],
-        ),
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
-        (f"{SWEEP}alpha = [1, 1.0]", ["line 3", "[sweep] alpha", "(1.0, 1.0)"]),
         (f"{SWEEP}[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),
         (f"{DATA}runs = 'x'\n[output]\ndir = 'x'", ["[compare] runs", "'dir'"]),
     ],

@@ -33,7 +33,7 @@ def record() -> ExperimentRecord:
     memory = {"peak_memory_bytes": MeanStd(mean=2.0**27, std=0.0)}
     row = replace(row, scores={**row.scores, **memory})
     table = {"accuracy": ((0.5, 0.25, 0.8), (None, 0.75, 0.7))}
-    free = {**heat_map.label_free, "eigengap": ()}
+    free = {**heat_map.label_free, "adjusted_modularity": ()}
     failed = replace(row, method="odd", n_failed=1, reasons=("more than 900 s",), paper={})
     late = replace(trial, method="odd", outcome="over time", reason=f"more than 900 s {HOSTILE}")
     return replace(

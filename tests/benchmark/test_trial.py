@@ -28,7 +28,6 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.cluster import open_cluster
 from mscam_dask.pipeline.settings import ExecutionTable
 from mscam_dask.types.parameters import Parameters
-from tests import oracle
 from tests.clusters import local_client
 from tests.processes import wait_until
 from tests.synthetic import three_subspaces
@@ -71,11 +70,9 @@ def test_a_trial_of_a_sweep_has_scores_without_labels(trial: Trial) -> None:
     fixed = {"n_clusters": 3, "seed": 1, "constants": constants, **parameters}
     alone = run_fit(data, msgspec.convert(fixed, Parameters), SerialExecutor())
     with_labels = score_partition(data.labels, alone.labels)
-    values = np.linalg.eigvalsh(oracle.dense_laplacian(alone.consensus_graph.toarray()))
     expected = {
         "cross_view_information": alone.score,
         "adjusted_modularity": label_free_scores(data, alone.labels)["adjusted_modularity"],
-        "eigengap": values[3] - values[2],
         "n_connected_components": alone.n_connected_components,
         **{name: getattr(with_labels, name) for name in SCORES},
     }
@@ -105,7 +102,6 @@ def test_the_same_result_as_in_this_process(trial: Trial) -> None:
     assert there.outcome == "ok"
     assert there.scores == here.scores
     assert there.scores["accuracy"] == 1.0
-    assert there.n_found == 3
     assert there.seconds > 0
     assert 0 < there.peak_memory_bytes < 2**30
 

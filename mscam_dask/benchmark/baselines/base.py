@@ -90,9 +90,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         self.check_parameters(data)
         self._check_memory(data)
         rng = np.random.default_rng(seed_of(self.random_state))
-        report = validate(data, n_clusters=self.n_clusters, n_neighbors=1)
-        self.view_names_: tuple[str, ...] = data.view_names
-        self.data_warnings_: tuple[Any, ...] = tuple(report.issues)
+        validate(data, n_clusters=self.n_clusters, n_neighbors=1)
         used = self._used_views(data).views
         labels = self._cluster(tuple(scaled_features(view, self.scale) for view in used), rng)
         self.labels_: NDArray[np.int64] = canonical_labels(np.asarray(labels, dtype=np.int64))

@@ -53,8 +53,6 @@ class SSC(SingleViewBaseline):
     ----------
     coefficients_ : (n_samples, n_samples)
         C: column j represents sample j; zero diagonal, sparse in value.
-    residual_ : float
-        Largest difference between the two copies of C.
     n_iter_ : int
 
     Notes
@@ -96,9 +94,8 @@ class SSC(SingleViewBaseline):
             np.fill_diagonal(C, 0.0)
             dual, update = update, dual
             Z -= C
-            self.residual_ = float(max(Z.max(), -Z.min()))
             self.n_iter_ = iteration
-            if self.residual_ <= self.tol:
+            if max(Z.max(), -Z.min()) <= self.tol:
                 break
         else:
             self._warn_not_settled()
@@ -170,8 +167,6 @@ class DiMSC(Baseline):
 
     Attributes
     ----------
-    affinity_ : (n_samples, n_samples)
-        Σ_v |Z_v| + |Z_v|ᵀ.
     objective_ : tuple of float
         After each pass over the views; nonincreasing.
     n_iter_ : int
@@ -216,12 +211,10 @@ class DiMSC(Baseline):
             # Sum of tr(K_v H K_w H) over v < w: half of the sum over all v ≠ w.
             pairs = float(np.vdot(total, total) - sum(np.vdot(K, K) for K in dependences)) / 2
             objective.append(sum(state.own_cost() for state in states) + self.diversity * pairs)
-        self.affinity_ = np.zeros_like(total)
+        magnitude = np.zeros_like(total)
         for state in states:
-            magnitude = np.abs(state.basis.vectors @ state.coefficients)
-            self.affinity_ += magnitude
-            self.affinity_ += magnitude.T
-        return spectral_labels(self.affinity_, self.n_clusters, self.n_init, rng)
+            magnitude += np.abs(state.basis.vectors @ state.coefficients)
+        return spectral_labels(magnitude + magnitude.T, self.n_clusters, self.n_init, rng)
 
     def _start(self, view: Array) -> _ViewState:
         """Initial state of a view: its Z without the diversity term."""

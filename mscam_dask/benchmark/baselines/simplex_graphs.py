@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -58,8 +57,6 @@ class MLAN(Baseline):
         Number of them: c, unless the fit warned.
     view_weights_ : (n_views,)
         w_v, normalized to sum 1.
-    graph_weight_ : float
-        λ of the last step; 0 if the initial graph has c components.
     n_iter_ : int
 
     Notes
@@ -97,7 +94,7 @@ class MLAN(Baseline):
         graph = graph_from_neighbors(indices, shares)
         count, labels = connected_components(graph)
         control, warm = RankControl(c, 2.0, width), None
-        self.n_iter_, self.graph_weight_ = 0, 0.0
+        self.n_iter_ = 0
         decision = Decision.REACHED if count == c else Decision.ACCEPT
         while decision is Decision.ACCEPT and self.n_iter_ < self.max_iter:
             weights = _view_weights(views, indices, shares)
@@ -108,8 +105,7 @@ class MLAN(Baseline):
             self.n_iter_ += 1
             decision = Decision.RETRY
             while decision is Decision.RETRY:
-                self.graph_weight_ = control.graph_weight
-                joint = distances[:, :k] + self.graph_weight_ * projected
+                joint = distances[:, :k] + control.graph_weight * projected
                 shares = adaptive_neighbor_weights_global(joint, width)
                 graph = graph_from_neighbors(indices, shares)
                 count, labels = connected_components(graph)
@@ -169,12 +165,6 @@ class LMVSC(Baseline):
     n_init : int, default=20
         Number of starts of the final k-means.
 
-    Attributes
-    ----------
-    anchors_ : tuple of (m, d_v)
-    anchor_graph_ : (n_samples, m · n_views)
-        Z_v concatenated, the rows of each on the simplex.
-
     Notes
     -----
     Deviation: accelerated projected gradients solve the quadratic programs of a block of samples
@@ -207,12 +197,10 @@ class LMVSC(Baseline):
         n, m = len(views[0]), self._anchor_count()
         seeds = [int(rng.integers(2**31)) for _ in views]
         models = [KMeans(m, n_init=10, max_iter=100, random_state=seed) for seed in seeds]
-        self.anchors_ = tuple(
-            model.fit(view).cluster_centers_ for model, view in zip(models, views, strict=True)
-        )
         Z = np.empty((n, m * len(views)))
         unfinished = 0
-        for position, (view, anchors) in enumerate(zip(views, self.anchors_, strict=True)):
+        for position, (view, model) in enumerate(zip(views, models, strict=True)):
+            anchors = model.fit(view).cluster_centers_
             gram = anchors @ anchors.T + self.alpha * np.eye(m)
             columns = slice(position * m, (position + 1) * m)
             for start in range(0, n, _BLOCK_ROWS):
@@ -224,7 +212,6 @@ class LMVSC(Baseline):
                 unfinished += left
         if unfinished:
             self._warn_not_settled()
-        self.anchor_graph_ = Z
         sums = Z.sum(axis=0)
         used = sums > 0  # an anchor without samples has no column
         graph = Z[:, used] / np.sqrt(len(views) * sums[used])
@@ -300,10 +287,6 @@ class SMVSC(Baseline):
 
     Attributes
     ----------
-    anchor_graph_ : (n_samples, m)
-        Z, rows on the simplex.
-    view_weights_ : (n_views,)
-        β, summing to 1.
     objective_ : tuple of float
         The objective after each iteration; nonincreasing with simplex_step="objective".
     n_iter_ : int
@@ -348,32 +331,19 @@ class SMVSC(Baseline):
             A = polar_factor(sum(w**2 * P.T @ C for w, P, C in pairs))
             loadings = [P @ A for P in W]
             linear = weights**2 if self.simplex_step == "objective" else np.ones(len(X))
-            Z = simplex_step(X, loadings, linear / (np.sum(weights**2) + 1.0))
+            factors = linear / (np.sum(weights**2) + 1.0)
+            terms = (f * (view @ P) for f, view, P in zip(factors, X, loadings, strict=True))
+            Z = project_rows_to_simplex(sum(terms))
             products, squared_z = [view.T @ Z for view in X], float(np.vdot(Z, Z))
             # ‖X_v − Z Aᵀ W_vᵀ‖² by WᵀW = AᵀA = I
             cross = [np.vdot(C, B) for C, B in zip(products, loadings, strict=True)]
-            losses = np.maximum(squared_norms - 2.0 * np.array(cross) + squared_z, 0.0)
-            weights = _weights(losses)
+            losses = squared_norms - 2.0 * np.array(cross) + squared_z
+            losses = np.maximum(losses, np.finfo(np.float64).tiny)
+            weights = losses.min() / losses
+            weights = weights / weights.sum()
             objective.append(float(weights**2 @ losses + squared_z))
-        self.anchor_graph_ = Z
-        self.view_weights_ = weights
         embedding = basis_from_rows(Z).vectors[:, : self.n_clusters]
         return kmeans_labels(normalize(embedding), self.n_clusters, 20, rng)
-
-
-def simplex_step(views: Sequence[Array], loadings: list[Array], factors: Array) -> Array:
-    """Rows of Σ factor_v X_v W_v A projected on the simplex, (n, m)."""
-    triples = zip(factors, views, loadings, strict=True)
-    return project_rows_to_simplex(sum(factor * (X @ B) for factor, X, B in triples))
-
-
-def _weights(losses: Array) -> Array:
-    """argmin Σ β² loss over Σβ = 1: β ∝ 1 / loss; views without loss share all the weight."""
-    perfect = losses <= np.finfo(np.float64).tiny
-    if perfect.any():
-        return np.asarray(perfect / np.count_nonzero(perfect), dtype=np.float64)
-    inverse = losses.min() / losses
-    return np.asarray(inverse / inverse.sum(), dtype=np.float64)
 
 
 def adaptive_neighbor_weights_global(squared_distances: Array, width: float) -> Array:

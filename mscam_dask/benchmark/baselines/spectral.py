@@ -215,8 +215,6 @@ class CoReg(Baseline):
 
     Attributes
     ----------
-    consensus_embedding_ : (n_samples, n_clusters)
-        U*, orthonormal columns.
     objective_ : tuple of float
         After each iteration; nondecreasing.
     n_iter_ : int
@@ -248,7 +246,6 @@ class CoReg(Baseline):
             own = sum(np.vdot(E, matrix @ E) for matrix, E in zip(L, U, strict=True))
             agreement = sum(np.sum((centroid.T @ E) ** 2) for E in U)
             objective.append(float(own + weight * agreement))
-        self.consensus_embedding_ = centroid
         return kmeans_labels(normalize(centroid), c, self.n_init, rng)
 
 
@@ -314,7 +311,10 @@ class MMSC(Baseline):
         n, c = len(views[0]), self.n_clusters
         S = np.zeros((n, n))
         for view in views:
-            S += self._resolvent(view)
+            matrix = -normalized_affinity(neighbor_affinity(view, self.n_neighbors).toarray())
+            matrix[np.diag_indices(n)] += 1.0 + self.alpha
+            inverse = scipy.linalg.solve(matrix, np.eye(n), assume_a="pos", lower=True)
+            S += np.maximum(inverse, 0.0)  # rounding may leave -1e-17
         start = kmeans_labels(normalize(leading_eigenvectors(S, c)), c, self.n_init, rng)
         sizes = np.sqrt(np.maximum(np.bincount(start, minlength=c), 1))
         G = np.full((n, c), _START_OFFSET) / sizes
@@ -325,12 +325,3 @@ class MMSC(Baseline):
             objective.append(float(np.trace(agreement)))
             G = G * np.sqrt(SG / np.maximum(G @ agreement, np.finfo(np.float64).tiny))
         return np.asarray(np.argmax(self.indicator_, axis=1))
-
-    def _resolvent(self, view: Array) -> Array:
-        """(L + αI)⁻¹ of one view's normalized Laplacian, without negative entries."""
-        affinity = neighbor_affinity(view, self.n_neighbors).toarray()
-        np.fill_diagonal(affinity, 0.0)
-        matrix = -normalized_affinity(affinity)
-        matrix[np.diag_indices(len(matrix))] += 1.0 + self.alpha
-        inverse = scipy.linalg.solve(matrix, np.eye(len(view)), assume_a="pos", lower=True)
-        return np.asarray(np.maximum(inverse, 0.0))  # rounding may leave -1e-17
