@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from mscam_dask import __version__
 from mscam_dask.data.ingest import IngestReport, Source, ingest
-from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
-from mscam_dask.data.readers.combine import gather
+from mscam_dask.data.readers.base import MAX_BYTES, Selection, oriented_sources
 from mscam_dask.data.readers.labels import labels_of_file
+from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.dataset import ZarrRows, is_store, open_store
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
@@ -165,37 +165,32 @@ def sample_column(
 
     Missing values are NaN, None, -1 or empty text.
     """
+    notes: tuple[str, ...] = ()
     if place.is_file():
         values, notes = labels_of_file(
             place, data.sample_ids, data.n_samples, may_be_missing=True, what=key
         )
-        if (
-            values.dtype.kind == "f"
-            and not (np.nan_to_num(values, posinf=0.5, neginf=0.5) % 1).any()
-        ):
-            values = np.array([None if np.isnan(one) else int(one) for one in values], dtype=object)
-        return values, notes
-    of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
-    if not of_obs:
-        raise DataError(
-            f"{key}={str(place)!r} is not a file, and no source is an .h5ad or .h5mu file, which have columns "
-            "of samples. Give a file with sample ids and values in two columns."
-        )
-    with ExitStack() as stack:
-        found = gather(of_obs, None, str(place), stack, "outer", may_lack_labels=True)[0]
-        codes, names = found.labels, found.label_names
-        assert codes is not None, "the column was found"
-        # a code of -1 is the last one: missing
-        values = np.array([*(names or range(int(codes.max()) + 1)), None], dtype=object)[codes]
-        if found.sample_ids is None or data.sample_ids is None:
-            return values, ()
-        rows = pd.Index(found.sample_ids).get_indexer(list(data.sample_ids))
-        if (rows < 0).any():
+    else:
+        of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
+        with ExitStack() as stack:
+            found = read_sources(of_obs, Selection((), str(place)), stack)
+        named = [pd.Series(one.labels, one.sample_ids) for one in found if one.labels_explicit]
+        if not named:
             raise DataError(
-                f"{key}={str(place)!r} lacks {np.count_nonzero(rows < 0)} of the samples. Give a file with "
-                "sample ids and values in two columns."
+                f"{key}={str(place)!r} is neither a file nor a column of obs of an .h5ad or .h5mu file among the sources. "
+                "Give a file with sample ids and values in two columns."
             )
-        return np.asarray(values[rows]), ()
+        column = pd.concat(named).rename_axis("id").dropna().reset_index().drop_duplicates()
+        if column["id"].duplicated().any():
+            raise DataError(
+                f"{key}={str(place)!r} has several values for {column['id'].duplicated().sum()} of the samples. Give one for "
+                "each, in a file with sample ids and values in two columns."
+            )
+        ids = list(found[0].sample_ids or () if data.sample_ids is None else data.sample_ids)
+        values = column.set_index("id")[0].reindex(ids).to_numpy()
+    if values.dtype.kind == "f" and not (np.nan_to_num(values, posinf=0.5, neginf=0.5) % 1).any():
+        values = np.array([None if np.isnan(one) else int(one) for one in values], dtype=object)
+    return values, notes
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.labels import read_sample_columns
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError
+from mscam_dask.pipeline.open_data import sample_column
+from tests.omics import anndata_of, writable_text
 
 IDS = ["s1", "s2", "s3", "s4"]
 TEXT = "id,site,age,grade\ns3,Oslo,61.5,2\nother,Oslo,1,9\ns1,Ghent,NA,1\ns2,,48,NaN\n"
@@ -50,3 +57,35 @@ def test_other_tables_are_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text, encoding="latin1")
     with pytest.raises(DataError):
         read_sample_columns(file, IDS, 4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [-3, -1, -2, 1],
+        [10**15, 2, 2, -1],
+        [0.5, 1.5, 0.5, 0.5],
+        [True, False, True, True],
+        [*"wxxw"],
+    ],
+)
+def test_a_column_of_obs_has_its_own_values(tmp_path: Path, values: list[Any]) -> None:
+    """Negative and large numbers, decimals and truth values are batches or known labels like any other."""
+    rows = np.arange(4.0)[:, None]
+    data = as_multi_view([pd.DataFrame(rows, IDS)])
+    parts = ([3, 1], [2, 0, 1])
+    for name, part in zip("ab", parts, strict=True):
+        made = anndata_of(rows[part], [IDS[row] for row in part])
+        with writable_text():
+            made.obs["kind"] = [values[row] for row in part]
+            made.write_h5ad(tmp_path / f"{name}.h5ad")
+    files = [Source(tmp_path / f"{name}.h5ad") for name in "ab"]
+    for key in ("batches", "partial_labels"):
+        assert sample_column(Path("kind"), files, data, key)[0].tolist() == values
+        with pytest.raises(DataError, match=key):
+            sample_column(Path("other"), files, data, key)
+    with writable_text():
+        made.obs["kind"] = values[3]
+        made.write_h5ad(tmp_path / "b.h5ad")
+    with pytest.raises(DataError):
+        sample_column(Path("kind"), files, data)
