@@ -52,8 +52,8 @@ def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
         given, may_lack_views = _validated_table(estimator, X, reset=False), False
         is_compared = hasattr(estimator, OF_TABLE[0])
     elif not isinstance(X, list | tuple | Mapping):  # a store or MuData, which have names
-        given = as_multi_view(X)
-    data = as_multi_view(given, view_type=_view_types_of(estimator, given))
+        given = as_multi_view(X, is_new=True)
+    data = as_multi_view(given, view_type=_view_types_of(estimator, given), is_new=True)
     return _as_fitted(estimator, data, may_lack_views=may_lack_views, is_compared=is_compared)
 
 
@@ -115,7 +115,7 @@ def _as_fitted(
 ) -> MultiViewData:
     """Views in the order of the fit; scikit-learn has already compared the feature names if `is_compared`."""
     ids = estimator._training.sample_ids
-    given = {view.name: _all_columns(view, ids) for view in data.views}
+    given = {view.name: _in_order(view, ids) for view in data.views}
     excluded = estimator.excluded_views_
     may_lack_views &= any(name not in excluded for name in given)
     known = {
@@ -149,21 +149,17 @@ def _as_fitted(
     return dataclasses.replace(data, views=tuple(views))
 
 
-def _all_columns(view: RowSource, ids: Sequence[str] | None) -> RowSource:
-    """Return a view of new samples with all columns; those of a pairwise view are in the order of the fit if its `ids` name them."""
-    if view.view_type == "features":
-        return view
+def _in_order(view: RowSource, ids: Sequence[str] | None) -> RowSource:
+    """Return a view of new samples with its columns in the order of the fit if they are samples that its `ids` name."""
     whole = view.whole
-    if ids and whole.feature_names != ids:
-        rows = (
-            whole if isinstance(whole, LiftedRows) else LiftedRows(whole, np.arange(view.n_samples))
-        )
-        names = rows.source.feature_names or ()
-        if not is_numbering(names) and sorted(names) == sorted(ids):
-            whole = dataclasses.replace(rows, columns=places_of(names, ids))
-    if isinstance(view, PresentRows):
-        return dataclasses.replace(view, source=whole, columns=np.arange(whole.shape[1]))
-    return whole
+    if view.view_type == "features" or not ids or whole.feature_names == ids:
+        return view
+    rows = whole if isinstance(whole, LiftedRows) else LiftedRows(whole, np.arange(view.n_samples))
+    names = rows.source.feature_names or ()
+    if is_numbering(names) or sorted(names) != sorted(ids):
+        return view
+    whole = dataclasses.replace(rows, columns=places_of(names, ids))
+    return dataclasses.replace(view, source=whole) if isinstance(view, PresentRows) else whole
 
 
 def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,33 @@ def test_columns_of_new_distances_are_matched_by_the_ids_of_the_fit(
     one, other, rows = rng.permutation(60), rng.permutation(60), rng.permutation(len(new))
     found = predicted(pairs.iloc[one, one], given.iloc[rows, other])
     assert_allclose(found, wanted[rows])
+
+
+@pytest.mark.parametrize("form", ["unnamed", "named", "as data", "table of Arrow"])
+def test_rows_of_new_distances_are_no_samples_of_the_fit(form: str) -> None:
+    """As many new samples as in the fit may be in another order than its samples, and absent in a view."""
+    views, _ = gaussian_views(n_samples=60, n_clusters=3, seed=0)
+    rng, ids = np.random.default_rng(0), [f"s{row}" for row in range(60)]
+    points, new = views[0], views[0] + 0.1
+    pairs = pd.DataFrame(distances_between(points), ids, ids)
+    model = MSCAM(3, n_jobs=1, view_type={"d": "distance"})
+    model.fit({"f": pd.DataFrame(points, ids), "d": pairs})
+    own, order = [f"n{row}" for row in range(60)], rng.permutation(60)
+    table: Any = pd.DataFrame(np.linalg.norm(new[:, None] - points, axis=2), own, ids)
+    table.iloc[3] = np.nan
+    wanted = model.predict_proba({"f": new, "d": table})
+    if form == "table of Arrow":  # without an index: row i is sample i
+        own = [*rng.permutation(ids)]
+        arrow = pytest.importorskip("pyarrow").Table
+        table = arrow.from_pandas(table.fillna(np.nan), preserve_index=False)
+    else:
+        table = table.iloc[order]
+        table = table if form == "named" else table.set_axis(range(60), axis=1)
+    given: Any = {"f": pd.DataFrame(new, own), "d": table}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that there are no names
+        found = model.predict_proba(as_multi_view(given) if form == "as data" else given)
+    assert_allclose(found, wanted)
 
 
 def test_a_frame_of_distances_alone_is_matched_by_its_ids() -> None:

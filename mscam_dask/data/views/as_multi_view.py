@@ -18,6 +18,7 @@ from mscam_dask.data.views.conversion import (
     as_text,
     encode_labels,
     is_instance_of,
+    is_of_ids,
     is_omics,
     label_rank,
     rows_of,
@@ -26,7 +27,7 @@ from mscam_dask.data.views.conversion import (
     with_index,
 )
 from mscam_dask.data.views.multi_view import MultiViewData, option_by_view
-from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present
+from mscam_dask.data.views.rows import lifted, replaced_view, restrict_to_present, with_all_columns
 from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource, is_numbering
 from mscam_dask.errors import DataError, DataTypeError
@@ -37,7 +38,9 @@ ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
 """One view type for all views, or one per view by name or by position."""
 
 
-def as_multi_view(views: Any, *, view_type: ViewTypeSpec = "features") -> MultiViewData:
+def as_multi_view(
+    views: Any, *, view_type: ViewTypeSpec = "features", is_new: bool = False
+) -> MultiViewData:
     """Convert several views of the same samples into `MultiViewData`.
 
     Parameters
@@ -55,6 +58,8 @@ def as_multi_view(views: Any, *, view_type: ViewTypeSpec = "features") -> MultiV
         or a `MultiViewData` keep their recorded type unless the argument names another: there, the default
         "features" changes nothing. Columns of a pairwise table that are named by its ids, in whichever
         order, are matched by id; others are in the order of its rows.
+    is_new
+        Whether these are new samples, for which columns of a pairwise table are samples of a fit.
 
     Returns
     -------
@@ -89,11 +94,13 @@ def as_multi_view(views: Any, *, view_type: ViewTypeSpec = "features") -> MultiV
     elif is_omics(views):
         data = views_of(views)
     else:
-        data = _from_tables(views)
-    data = with_view_types(data, view_type)
+        data = _from_tables(views, is_new=is_new)
+    data = with_view_types(data, view_type, is_new=is_new)
     has_tables = isinstance(views, list | tuple | Mapping)
     if has_tables and not is_instance_of(views, "xarray", "Dataset"):
         _check_dimensions(views.values() if isinstance(views, Mapping) else views, data)
+        named = [(repr(view.name), view.whole) for view in data.views if view.feature_names]
+        check_order(named, have_ids=data.sample_ids is not None)
     return data
 
 
@@ -131,7 +138,9 @@ def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
                 )
 
 
-def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
+def with_view_types(
+    data: MultiViewData, view_type: ViewTypeSpec, *, is_new: bool = False
+) -> MultiViewData:
     """Return the same views, of the samples that they have, with view types as `as_multi_view` takes them."""
     recorded = {view.name: view.view_type for view in data.views}
     chosen = recorded | (
@@ -139,13 +148,14 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
         if isinstance(view_type, str) and view_type == "features"
         else option_by_view("view_type", view_type, data.view_names, VIEW_TYPES)
     )
-    views = tuple(
-        restrict_to_present(replaced_view(view, view_type=chosen[view.name])) for view in data.views
-    )
-    return replace(data, views=views)
+    views = [replaced_view(view, view_type=chosen[view.name]) for view in data.views]
+    if is_new:  # some become incomplete, with columns of their own
+        views = [restrict_to_present(with_all_columns(view)) for view in views]
+        return replace(data, views=tuple(map(with_all_columns, views)))
+    return replace(data, views=tuple(map(restrict_to_present, views)))
 
 
-def _from_tables(tables: Mapping[Any, Any] | Sequence[Any]) -> MultiViewData:
+def _from_tables(tables: Mapping[Any, Any] | Sequence[Any], *, is_new: bool) -> MultiViewData:
     """Views in the order of the samples of the first table that has ids."""
     if isinstance(tables, Mapping):
         names = [str(name) for name in tables]
@@ -166,14 +176,13 @@ def _from_tables(tables: Mapping[Any, Any] | Sequence[Any]) -> MultiViewData:
     )  # counts and names are compared before ids
     known = [sample_ids_of(table) for table in tables]
     ids = {
-        view.name: ids_of_columns(view, known) if own is None else own
+        view.name: ids_of_columns(view, known) if own is None and not is_new else own
         for view, own in zip(data.views, known, strict=True)
     }
     if any(own is not None for own in ids.values()):
         ids |= _default_ids(ids, tables)
     joined = join_samples(ids, None)
     if joined is None:
-        check_order([(repr(view.name), view) for view in data.views if view.feature_names])
         return data
     views = [
         lifted(view, joined.places[view.name], own, joined.ids) if own is not None else view
@@ -203,10 +212,11 @@ def _default_ids(
     return found
 
 
-def check_order(views: Iterable[tuple[str, RowSource]]) -> None:
-    """Refuse views of sources without ids that have the same rows of shared columns, such as two coordinates, in another order.
+def check_order(views: Iterable[tuple[str, RowSource]], *, have_ids: bool = False) -> None:
+    """Refuse views that have the same rows of shared columns, such as two coordinates, in another order.
 
-    Shared are columns of one name, and of the same whole numbers that differ, under any name.
+    Shared are columns of one name, and of the same whole numbers that differ, under any name; of views whose rows
+    ids match, only columns of one name that ids have.
     """
     tables = [
         (where, np.asarray(view.array), _columns(view))
@@ -215,6 +225,8 @@ def check_order(views: Iterable[tuple[str, RowSource]]) -> None:
     ]
     for (where, first, own), (other, second, theirs) in itertools.combinations(tables, 2):
         shared = [name for name in own if name in theirs]
+        if have_ids:
+            shared = [name for name in shared if isinstance(name, str) and is_of_ids(name)]
         if where == other or not shared or len(first) != len(second):
             continue
         columns = [(first[:, own[name]], second[:, theirs[name]]) for name in shared]
@@ -229,9 +241,12 @@ def check_order(views: Iterable[tuple[str, RowSource]]) -> None:
         if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
             known = {own[name] for name in shared}
             named = [name for name, at in own.items() if at in known and isinstance(name, str)]
+            remedy = "Give them a column of sample ids (--id-column; frames: frame.set_index), or put them in one order."
+            if have_ids:
+                remedy = "Make the right ids the index (frame.set_index), and drop other ids and row numbers."
             raise DataError(
-                f"{where} and {other} have no sample ids, and the same rows of {named[:3]} in different orders. Give them "
-                "a column of sample ids (--id-column; frames: frame.set_index), or put them in one order."
+                f"{where} and {other} have {'the same' if have_ids else 'no'} sample ids, and the same rows of {named[:3]} in "
+                f"different orders. {remedy}"
             )
 
 

@@ -108,7 +108,7 @@ def _coordinate_of(array: Any, dimension: Any) -> Any:
     others = (
         one.to_numpy()
         for name, one in array.coords.items()
-        if one.dims == (dimension,) and id_strength(str(name)) == CERTAIN
+        if one.dims == (dimension,) and is_of_ids(str(name))
     )
     different = (one for one in others if len({*one.tolist()}) == len(one))
     return array.indexes.get(dimension, next(different, None))
@@ -252,6 +252,11 @@ def id_strength(name: str) -> int:
     if plain == "fid":
         return _FAMILY
     return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
+
+
+def is_of_ids(name: str) -> bool:
+    """Return whether a column is called as ids are, or as the former index of a frame."""
+    return id_strength(name) == CERTAIN or name in ("index", "level_0", "__index_level_0__")
 
 
 UNLABELED = -1

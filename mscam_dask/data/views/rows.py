@@ -128,6 +128,15 @@ def replaced_view(view: RowSource, **changes: Any) -> RowSource:
     return cast("RowSource", replace(cast("Any", view), **changes))
 
 
+def with_all_columns(view: RowSource) -> RowSource:
+    """Return a view of new samples with all columns, in their order, also where there are as many as rows."""
+    if not isinstance(view, LiftedRows) or view.columns is not None:
+        return view
+    return replace(
+        view, source=with_all_columns(view.source), columns=np.arange(view.source.shape[1])
+    )
+
+
 def restrict_to_present(
     view: RowSource,
     absent: NDArray[np.int64] | None = None,

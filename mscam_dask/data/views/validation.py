@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
+from mscam_dask.data.views.conversion import is_of_ids, label_rank
 from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import blocks_of_rows
@@ -32,8 +32,6 @@ _MIN_PRESENT = 3
 
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
-
-_OF_RESET_INDEX = ("index", "level_0", "__index_level_0__")  # columns that were an index of pandas
 
 _CORNER = 64  # rows and columns that show the kind of a square view
 
@@ -254,7 +252,7 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
     named = {
         at: name
         for at, name in enumerate(view.feature_names or (view.name,) * (view.shape[1] == 1))
-        if (label_rank(name) or id_strength(name) == CERTAIN or name in _OF_RESET_INDEX)
+        if (label_rank(name) or is_of_ids(name))
         and not is_constant[at]
         and all(float(bound[at]).is_integer() for bound in (scan.lowest, scan.highest))
     }
