@@ -73,19 +73,20 @@ def test_a_column_of_obs_has_its_own_values(tmp_path: Path, values: list[Any]) -
     """Negative and large numbers, decimals and truth values are batches or known labels like any other."""
     rows = np.arange(4.0)[:, None]
     data = as_multi_view([pd.DataFrame(rows, IDS)])
-    parts = ([3, 1], [2, 0, 1])
-    for name, part in zip("ab", parts, strict=True):
+
+    def write(name: str, part: list[int], kinds: Any) -> Source:
         made = anndata_of(rows[part], [IDS[row] for row in part])
         with writable_text():
-            made.obs["kind"] = [values[row] for row in part]
+            made.obs["kind"] = kinds
             made.write_h5ad(tmp_path / f"{name}.h5ad")
-    files = [Source(tmp_path / f"{name}.h5ad") for name in "ab"]
+        return Source(tmp_path / f"{name}.h5ad")
+
+    parts = {"a": [3, 1], "b": [2, 0, 1]}
+    files = [write(name, part, [values[row] for row in part]) for name, part in parts.items()]
     for key in ("batches", "partial_labels"):
         assert sample_column(Path("kind"), files, data, key)[0].tolist() == values
         with pytest.raises(DataError, match=key):
             sample_column(Path("other"), files, data, key)
-    with writable_text():
-        made.obs["kind"] = values[3]
-        made.write_h5ad(tmp_path / "b.h5ad")
+    write("b", parts["b"], values[3])
     with pytest.raises(DataError):
         sample_column(Path("kind"), files, data)
