@@ -180,8 +180,9 @@ def best_by_borders(
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
-    A candidate must be supported, and have no cluster of one sample. The corrected level is the level divided by the
-    number of candidates. The candidate is better in one of four cases:
+    A candidate must be supported, have no cluster of one sample, and keep as many clusters as the first when both are
+    merged until all borders hold. The corrected level is the level divided by the number of candidates. The candidate is
+    better in one of four cases:
 
     1. All its borders hold at the corrected level, and the part of its entropy that the neighbors in all views do not
        explain is at most 5 % of that of the first.
@@ -210,7 +211,8 @@ def best_by_borders(
         if not explains_all and not may_be:
             continue  # borders take most of the time
         found = borders(points, labels, len(own.sizes))
-        if not found.support or found.sizes.min() < 2:
+        keeps_clusters = found.n_supported >= own.n_supported
+        if not found.support or found.sizes.min() < 2 or not keeps_clusters:
             continue
         corrected = found.of_several(len(partitions) - 1)
         all_hold = corrected.p_values.max() <= RULES.level

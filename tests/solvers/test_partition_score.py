@@ -382,6 +382,24 @@ def test_a_candidate_that_neighbors_explain_nearly_completely_is_taken() -> None
     assert best(points, [even, rare], graphs(noisy), 2) == 0
 
 
+def test_a_candidate_with_fewer_clusters_that_have_borders_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(5), (100, 100, 100, 60, 60))
+    rows = rng.normal(size=(420, 6))
+    for cluster, column in enumerate((0, 1, 2, 3)):
+        rows[truth == cluster, column] += 12.0
+    rows[truth == 4, 3] += 10.5  # one view separates it from cluster 3, without a valley
+    rows[truth == 4, 4] += 1.5
+    merged = np.choose(truth, (0, 0, 1, 2, 2))
+    merged[:4], merged[100:104] = 3, 4
+    points = JointPoints(rows, (3, 3))
+    assert borders(points, truth, 5).n_supported == 4
+    assert borders(points, merged, 5).n_supported == 3
+    assert borders(points, merged, 5).support
+    assert separated_pairs(points, truth, 5) == [False]
+    assert best(points, [truth, merged], graphs(merged), 5) == 0
+
+
 @pytest.mark.parametrize("n", [150, 420])  # by a dense and by a sparse eigensolver
 def test_diffusion_coordinates_have_the_products_of_the_normalized_graph(n: int) -> None:
     rng = np.random.default_rng(0)
