@@ -102,8 +102,6 @@ def test_points_of_an_embedding_keep_the_distances_of_two_principal_axes(model: 
     assert ax.get_title() == "b"
     with pytest.raises(ConfigurationError):
         plot.embedding(model, "c")
-    with pytest.raises(ConfigurationError):
-        plot.embedding(model, "b", plane=3)
 
 
 def test_samples_are_colored_by_a_property(model: MSCAM) -> None:
@@ -235,10 +233,6 @@ def test_diamonds_are_mean_ranks_over_the_data_sets_that_all_methods_have(tmp_pa
     assert drawn == [[2.5, 1.0], [1.75], [1.0, 3.0], [2.0], [2.5, 2.0], [2.25]]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["Y", "X", "Z"]
     assert "on 2 data" in ax.get_xlabel()
-    labels = [text.get_text() for text in plot.ranks(folder, protocol="grid").get_yticklabels()]
-    assert labels == ["Z", "X"]
-    with pytest.raises(ConfigurationError):
-        plot.ranks(folder, protocol="labels")
     with pytest.raises(ConfigurationError):
         plot.ranks(folder, score="speed")
     with pytest.raises(DataError):

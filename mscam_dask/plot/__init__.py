@@ -22,7 +22,6 @@ from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.plot.pictures import (
     CLUSTER_COLORS,
-    DRAW_LIMIT,
     MAX_NUMBERS,
     add_legend,
     best_order,
@@ -62,13 +61,7 @@ _MISSING = "#c9ced6"
 _LOW_SHADE = 0.55  # above, white text is easier to read
 
 
-def graph(
-    estimator: MSCAM,
-    ax: Axes | None = None,
-    *,
-    color: ArrayLike | None = None,
-    max_samples: int = DRAW_LIMIT,
-) -> Axes:
+def graph(estimator: MSCAM, ax: Axes | None = None, *, color: ArrayLike | None = None) -> Axes:
     """Draw the learned graph in the plane, with a layout that does not know the clusters.
 
     Parameters
@@ -79,18 +72,18 @@ def graph(
         Property of the samples to color by: text, truth values and whole numbers of at most 24
         values by category (of more texts the 23 most frequent), other numbers on a continuous scale.
         None: the clusters.
-    max_samples : int, default=2000
-        Samples drawn; of more, a random sample, in which each represents those nearest to it in the graph.
 
     Notes
     -----
-    Of more than 8000 edges the heaviest are drawn.
+    Of more than 2000 samples a random sample is drawn, in which each represents those nearest to it in the
+    graph; of more than 8000 edges the heaviest.
     """
     ax = new_axes(ax, (6.0, 6.0))
-    rows = _drawn(estimator, max_samples)
+    rows = draw_samples(estimator.labels_)
     edges = contracted_graph(estimator.learned_graph_, rows)
     places = graph_layout(edges)
-    draw_edges(ax, places, edges, estimator.labels_[rows], plain=color is not None)
+    # with a color of each sample all edges are gray, as between clusters
+    draw_edges(ax, places, edges, estimator.labels_[rows] if color is None else rows)
     _scatter(ax, places, estimator, rows, color)
     ax.set_aspect("equal")
     ax.set_axis_off()
@@ -103,10 +96,8 @@ def embedding(
     ax: Axes | None = None,
     *,
     color: ArrayLike | None = None,
-    plane: int = 0,
-    max_samples: int = DRAW_LIMIT,
 ) -> Axes:
-    """Draw the ridge embedding of one view on a pair of its principal axes.
+    """Draw the ridge embedding of one view on its first two principal axes.
 
     Parameters
     ----------
@@ -114,31 +105,28 @@ def embedding(
     view : str
         Not excluded.
     ax : Axes, optional
-    color, max_samples
+    color
         As for `graph`.
-    plane : {0, 1, 2}, default=0
-        0: axes 1 and 2; 1: axes 3 and 4; 2: axes 5 and 6.
 
     Raises
     ------
     ConfigurationError
-        The view has no embedding or no such plane.
+        The view has no embedding.
+
+    Notes
+    -----
+    Of more than 2000 samples a random sample is drawn.
     """
     coordinates = estimator.solution_.view_coordinates
     if view not in coordinates:
         raise ConfigurationError(
             f"View {view!r} has no embedding; allowed are {list(coordinates)}."
         )
-    rows = _drawn(estimator, max_samples)
-    planes = principal_planes(coordinates[view][rows].astype(np.float64))
-    if not 0 <= plane < len(planes):
-        raise ConfigurationError(
-            f"plane={plane} of view {view!r}; allowed are 0 to {len(planes) - 1}."
-        )
+    rows = draw_samples(estimator.labels_)
+    plane = principal_planes(coordinates[view][rows].astype(np.float64))[0]
     ax = new_axes(ax, (5.0, 5.0))
-    _scatter(ax, planes[plane], estimator, rows, color)
-    first = 2 * plane + 1
-    ax.set(xlabel=f"axis {first}", ylabel=f"axis {first + 1}", title=view, xticks=[], yticks=[])
+    _scatter(ax, plane, estimator, rows, color)
+    ax.set(xlabel="axis 1", ylabel="axis 2", title=view, xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
     return ax
 
@@ -381,13 +369,6 @@ def presence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _drawn(estimator: MSCAM, max_samples: int) -> NDArray[np.int64]:
-    """Rows of the samples drawn, by cluster."""
-    if max_samples < 1:
-        raise ConfigurationError(f"max_samples={max_samples}; allowed is at least 1.")
-    return draw_samples(estimator.labels_, limit=max_samples)
-
-
 def _check_length(values: NDArray[Any], estimator: MSCAM, name: str) -> None:
     if values.shape != estimator.labels_.shape:
         raise DataError(
@@ -409,19 +390,18 @@ def _scatter(
         draw_clusters(ax, places, estimator.labels_[rows], size=size)
         return
     _check_length(np.asarray(color), estimator, "color")
-    colored = sample_property(color)
-    values = colored.values[rows]
-    missing = np.isnan(values)
+    whole, categories = sample_property(color)
+    values, missing = whole[rows], np.isnan(whole[rows])
     if missing.any():
         ax.scatter(*places[missing].T, s=size, color=_MISSING, linewidths=0, label="missing")
-    if colored.categories is None:
+    if categories is None:
         known = values[~missing]
         points = ax.scatter(*places[~missing].T, s=size, c=known, cmap="viridis", linewidths=0)
         figure = ax.get_figure(root=False)
         assert figure is not None
         figure.colorbar(points, ax=ax, shrink=0.7)
         return
-    for index, name in enumerate(colored.categories):
+    for index, name in enumerate(categories):
         own = places[values == index]
         if len(own):
             ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=name)
@@ -431,7 +411,6 @@ def _scatter(
 # experiments -------------------------------------------------------------------------------------
 
 
-_PROTOCOLS = ("defaults", "grid")
 _JITTER = 0.16  # of the dots of data sets beside each other
 
 
@@ -440,7 +419,6 @@ def ranks(
     ax: Axes | None = None,
     *,
     score: str = "adjusted_rand_index",
-    protocol: str = "defaults",
 ) -> Axes:
     """Draw the rank of each method on each data set of a comparison, and the mean over data sets.
 
@@ -451,41 +429,33 @@ def ranks(
     ax : Axes, optional
     score : str, default="adjusted_rand_index"
         Score whose mean over runs is ranked.
-    protocol : {"defaults", "grid"}, default="defaults"
-        "grid" parameters are chosen with labels.
 
     Raises
     ------
     ConfigurationError
-        There is no such protocol or score.
+        There is no such score.
     DataError
         There is no experiment, or no data set has the score of two methods.
 
     Notes
     -----
     Rank 1 is the best. Methods with the same score share the mean of their ranks. Data sets on which a
-    method has no score are left out, and the axis says how many are counted.
+    method has no score are left out, and the axis says how many are counted. Rows of protocol "grid", whose
+    parameters are chosen with labels, have no rank.
     """
-    if protocol not in _PROTOCOLS:
-        raise ConfigurationError(f"protocol={protocol!r}; allowed are {list(_PROTOCOLS)}.")
-    record = _record(experiment)
-    rows = [row for row in record["rows"] if row["protocol"] == protocol]
+    record, titles = _record(experiment)
+    rows = [row for row in record["rows"] if row["protocol"] == "defaults"]
     known = sorted({name for row in rows for name in row["scores"]})
     if rows and score not in known:
         raise ConfigurationError(f"score={score!r} is not in the rows; allowed are {known}.")
-    means = {
-        row["method"]: {
-            each["dataset"]: (each["scores"].get(score) or {}).get("mean")
-            for each in rows
-            if each["method"] == row["method"]
-        }
-        for row in rows
-    }
+    means: dict[str, dict[str, float | None]] = {row["method"]: {} for row in rows}
+    for row in rows:
+        means[row["method"]][row["dataset"]] = row["scores"].get(score, {}).get("mean")
     table = pd.DataFrame(means, dtype=float).dropna()
     if table.shape[1] < 2 or table.empty:
         raise DataError(
-            f"{os.fspath(experiment)} has no data set with {score} of two methods or more under protocol "
-            f"{protocol!r}, so there are no ranks. Give a comparison of several methods."
+            f"{os.fspath(experiment)} has no data set with {score} of two methods or more with their defaults, "
+            "so there are no ranks. Give a comparison of several methods."
         )
     found = table.rank(axis=1, ascending=False)
     average = found.mean().sort_values(kind="stable")
@@ -497,7 +467,6 @@ def ranks(
         ax.scatter([mean], [place], s=70, marker="D", color=CLUSTER_COLORS[2], zorder=3)
         right = ("axes fraction", "data")
         ax.annotate(f" {mean:.2f}", (1.0, place), xycoords=right, va="center")
-    titles = _titles(record)
     ax.set_yticks(range(len(average)), [titles[method] for method in average.index])
     name = score.replace("_", " ")
     ax.set(
@@ -527,13 +496,12 @@ def robustness(experiment: str | os.PathLike[str], ax: Axes | None = None) -> Ax
     -----
     Areas are one standard deviation over runs; curves of protocol "grid" are dashed.
     """
-    record = _record(experiment)
+    record, titles = _record(experiment)
     if not record["curves"]:
         raise DataError(
             f"{os.fspath(experiment)} is a {record['kind']} experiment without curves; give a robustness "
             "experiment."
         )
-    titles = _titles(record)
     methods = list(dict.fromkeys(curve["method"] for curve in record["curves"]))
     ax = new_axes(ax, (6.5, 3.8))
     for curve in record["curves"]:
@@ -551,8 +519,8 @@ def robustness(experiment: str | os.PathLike[str], ax: Axes | None = None) -> Ax
     return ax
 
 
-def _record(experiment: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Return experiment.json of a directory."""
+def _record(experiment: str | os.PathLike[str]) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """Return experiment.json of a directory, and the titles of its methods."""
     file = Path(experiment) / "experiment.json"
     try:
         record: dict[str, Any] = json.loads(read_regular(file))
@@ -562,8 +530,4 @@ def _record(experiment: str | os.PathLike[str]) -> Mapping[str, Any]:
         raise DataError(
             f"{file} cannot be read ({error}). Give the directory of mscam-dask compare."
         ) from error
-    return record
-
-
-def _titles(record: Mapping[str, Any]) -> dict[str, str]:
-    return {method["name"]: method["title"] for method in record["methods"]}
+    return record, {method["name"]: method["title"] for method in record["methods"]}

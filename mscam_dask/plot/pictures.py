@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -54,15 +54,11 @@ def cluster_color(cluster: int) -> str:
     return CLUSTER_COLORS[cluster % len(CLUSTER_COLORS)]
 
 
-class SampleProperty(NamedTuple):
-    """Values (n,) of the samples: numbers, or positions in `categories`; NaN where missing."""
+def sample_property(values: ArrayLike) -> tuple[NDArray[np.float64], tuple[str, ...] | None]:
+    """Numbers (n,) of the samples, or positions in categories, NaN where missing; and the categories.
 
-    values: NDArray[np.float64]
-    categories: tuple[str, ...] | None
-
-
-def sample_property(values: ArrayLike) -> SampleProperty:
-    """Text, truth values and whole numbers of at most 24 values as categories (of more texts the 23 most frequent)."""
+    Text, truth values and whole numbers of at most 24 values are categories (of more texts the 23 most frequent).
+    """
     import pandas as pd
 
     given = pd.Series(np.asarray(values).tolist(), dtype=object)
@@ -70,7 +66,7 @@ def sample_property(values: ArrayLike) -> SampleProperty:
     kinds = set(map(type, known))  # truth values are no numbers
     are_whole = kinds <= {int} and known.nunique() <= len(CLUSTER_COLORS)
     if kinds <= {int, float} and not are_whole:
-        return SampleProperty(given.astype(float).to_numpy(), None)
+        return given.astype(float).to_numpy(), None
     texts = known.map(str)
     ordered = [str(value) for value in sorted(set(known if are_whole else texts))]
     if len(ordered) > len(CLUSTER_COLORS):
@@ -80,7 +76,7 @@ def sample_property(values: ArrayLike) -> SampleProperty:
         texts = texts.where(texts.isin(frequent), _OTHER)
     codes = pd.Categorical(texts, categories=ordered).codes
     positions = pd.Series(codes, known.index, dtype=float).reindex(given.index)
-    return SampleProperty(positions.to_numpy(), tuple(ordered))
+    return positions.to_numpy(), tuple(ordered)
 
 
 def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
@@ -131,8 +127,6 @@ def draw_edges(
     places: NDArray[np.float64],
     graph: csr_array[np.float64],
     labels: NDArray[np.int64],
-    *,
-    plain: bool = False,
 ) -> tuple[int, int]:
     """Lines of at most 8000 edges, the heaviest, gray between clusters; their number, and that of all edges."""
     from matplotlib.collections import LineCollection
@@ -145,7 +139,7 @@ def draw_edges(
     owner = np.where(labels[start] == labels[end], labels[start], -1)
     ends = np.stack((places[start], places[end]), axis=1)
     for cluster in np.unique(owner).tolist():
-        color = BETWEEN if plain or cluster < 0 else cluster_color(cluster)
+        color = BETWEEN if cluster < 0 else cluster_color(cluster)
         own = list(ends[owner == cluster])
         lines = LineCollection(own, colors=color, linewidths=0.5, alpha=0.4, zorder=0.5)
         kind = "x" if cluster < 0 else cluster % len(CLUSTER_COLORS)
@@ -330,14 +324,14 @@ def contracted_graph(
 
     symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
     size = len(rows)
-    position = np.full(symmetric.shape[0] + 1, -1)
+    position = np.full(
+        symmetric.shape[0] + 1, -1
+    )  # the last one of a sample that no row represents
     position[rows] = np.arange(size)
-    sources: NDArray[Any] = np.arange(symmetric.shape[0])
-    if size < symmetric.shape[0]:
-        _, _, sources = dijkstra(
-            symmetric, indices=rows, min_only=True, unweighted=True, return_predecessors=True
-        )
-    nearest = position[np.where(sources < 0, -1, sources)]
+    _, _, sources = dijkstra(
+        symmetric, indices=rows, min_only=True, unweighted=True, return_predecessors=True
+    )
+    nearest = position[np.maximum(sources, -1)]
     entries = symmetric.tocoo()
     start, end = nearest[entries.coords[0]], nearest[entries.coords[1]]
     kept = (start >= 0) & (end >= 0) & (start != end)
@@ -352,12 +346,9 @@ def graph_layout(graph: csr_array[np.float64]) -> NDArray[np.float64]:
     Practice and Experience 21, 1991, doi:10.1002/spe.4380211102). Each step takes the repulsion of at most
     256 random nodes.
     """
-    size = graph.shape[0]
-    if size == 1:
-        return np.zeros((1, 2))
     rng = np.random.default_rng(DRAW_SEED)
-    places = _start(graph, rng) + 0.05 * rng.standard_normal((size, 2))
-    return _springs(graph, places - places.mean(axis=0), rng) if size > 3 else places
+    places = _start(graph, rng) + 0.05 * rng.standard_normal((graph.shape[0], 2))
+    return _springs(graph, places - places.mean(axis=0), rng)
 
 
 def _start(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

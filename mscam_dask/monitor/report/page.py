@@ -186,15 +186,14 @@ def _columns(
         known["confidence"] = samples["confidence"]
     columns = []
     for name, values in [*known.items(), *list(content.columns.items())[:_MAX_COLUMNS]]:
-        found = sample_property(values)
-        drawn = found.values[rows].tolist()
+        numbers, categories = sample_property(values)
         columns.append(
             {
                 "name": name[:_MAX_NAME],
-                "categories": found.categories
-                and [category[:_MAX_NAME] for category in found.categories],
+                "categories": categories and [category[:_MAX_NAME] for category in categories],
                 "values": [
-                    float(f"{value:.6g}") if math.isfinite(value) else None for value in drawn
+                    float(f"{value:.6g}") if math.isfinite(value) else None
+                    for value in numbers[rows].tolist()
                 ],
             }
         )

@@ -66,13 +66,13 @@ def test_text_truth_values_and_few_whole_numbers_are_categories_other_numbers_ar
         ([0.5, 2.0, None], None, [0.5, 2.0, np.nan]),
         (list(range(25)), None, list(range(25))),
     ):
-        found = sample_property(np.array(values, dtype=object))
-        assert found.categories == names
-        np.testing.assert_array_equal(found.values, codes)
+        found, categories = sample_property(np.array(values, dtype=object))
+        assert categories == names
+        np.testing.assert_array_equal(found, codes)
     texts = [f"t{index:02d}" for index in range(40) for _ in range(40 - index)]
-    found = sample_property(texts)  # of which the most frequent are categories
-    assert found.categories == (*(f"t{index:02d}" for index in range(23)), "other")
-    assert found.values.tolist() == [min(int(text[1:]), 23) for text in texts]
+    found, categories = sample_property(texts)  # of which the most frequent are categories
+    assert categories == (*(f"t{index:02d}" for index in range(23)), "other")
+    assert found.tolist() == [min(int(text[1:]), 23) for text in texts]
 
 
 # ---- what is drawn ---------------------------------------------------------------------------
