@@ -63,7 +63,7 @@ def local_client(
 
 def tls_options(made: CertificateSet, role: str, authority: str = "--tls-ca-file") -> list[str]:
     """Options of a command of Dask, or of ours, for encryption with these certificates."""
-    files = {authority: made.authority, "--tls-cert": made.certificate(role)}
+    files = {authority: made.certificate("ca"), "--tls-cert": made.certificate(role)}
     return [str(part) for pair in {**files, "--tls-key": made.key(role)}.items() for part in pair]
 
 

@@ -19,11 +19,11 @@ import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from mscam_dask.errors import ConfigurationError
 
@@ -32,9 +32,10 @@ ROLES = ("scheduler", "worker", "client")
 
 _AUTHORITY = "ca"
 _CLOCK_SKEW = dt.timedelta(minutes=5)  # between computers of a cluster
-_BOTH_SIDES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 _NO_USE = dict.fromkeys(inspect.signature(x509.KeyUsage).parameters, False)
 _SIGNS = x509.KeyUsage(**{**_NO_USE, "key_cert_sign": True, "crl_sign": True})
+
+_Signer = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,17 @@ class CertificateSet:
     expires: dt.datetime
     ends_with_authority: bool = False
 
-    @property
-    def authority(self) -> Path:
-        """Certificate of the authority."""
-        return self.certificate(_AUTHORITY)
-
     def certificate(self, role: str) -> Path:
-        """Certificate of one of `ROLES`."""
+        """Certificate of one of `ROLES`, or of the authority, "ca"."""
         return self.directory / f"{role}.pem"
 
     def key(self, role: str) -> Path:
-        """Private key of one of `ROLES`."""
+        """Private key of one of `ROLES`, or of the authority, "ca"."""
         return self.directory / f"{role}-key.pem"
 
-    def write(
-        self, role: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
-    ) -> None:
-        """Write new files with exactly these modes, whatever the umask."""
+    def write(self, role: str, signed: _Signer) -> None:
+        """Write a certificate and its key to new files with exactly these modes, whatever the umask."""
+        certificate, key = signed
         pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
         private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
         for file, content, mode in (
@@ -106,71 +101,59 @@ def make_certificates(
             "same authority, or give another directory."
         )
     if renew:
-        authority, signing_key = _read_authority(made, now)
-        if made.expires > authority.not_valid_after_utc:
-            made = CertificateSet(root, authority.not_valid_after_utc, ends_with_authority=True)
+        signer = _read_authority(made, now)
+        ends = signer[0].not_valid_after_utc
+        if made.expires > ends:
+            made = CertificateSet(root, ends, ends_with_authority=True)
     else:
         if not root.is_dir():
             root.mkdir(parents=True)
             root.chmod(0o700)
-        signing_key = ec.generate_private_key(ec.SECP256R1())
-        lifetime = (now, now + dt.timedelta(days=10 * days))
-        authority = _signed("authority", signing_key, lifetime, signing_key)
-        made.write(_AUTHORITY, authority, signing_key)
+        signer = _signed("authority", now, now + dt.timedelta(days=10 * days))
+        made.write(_AUTHORITY, signer)
     for role in ROLES:
-        key, lifetime = ec.generate_private_key(ec.SECP256R1()), (now, made.expires)
-        made.write(role, _signed(role, key, lifetime, signing_key, authority), key)
+        made.write(role, _signed(role, now, made.expires, signer))
     return made
 
 
 def _signed(
-    name: str,
-    key: ec.EllipticCurvePrivateKey,
-    lifetime: tuple[dt.datetime, dt.datetime],
-    signing_key: ec.EllipticCurvePrivateKey,
-    authority: x509.Certificate | None = None,
-) -> x509.Certificate:
-    """Certificate of a role, or of the authority itself where there is none yet."""
-    signs = authority is None
+    name: str, starts: dt.datetime, ends: dt.datetime, signer: _Signer | None = None
+) -> _Signer:
+    """Certificate of a role, or of the authority itself where there is none yet, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name.from_rfc4514_string(f"CN={name},O=mscam_dask")
+    issuer, signing_key = (subject, key) if signer is None else (signer[0].subject, signer[1])
     builder = x509.CertificateBuilder(
-        issuer_name=subject if authority is None else authority.subject,
+        issuer_name=issuer,
         subject_name=subject,
         public_key=key.public_key(),
         serial_number=x509.random_serial_number(),
-        not_valid_before=lifetime[0] - _CLOCK_SKEW,
-        not_valid_after=lifetime[1],
+        not_valid_before=starts - _CLOCK_SKEW,
+        not_valid_after=ends,
     )
     extensions: dict[x509.ExtensionType, bool] = {
         x509.SubjectKeyIdentifier.from_public_key(key.public_key()): False,
         x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()): False,
-        x509.BasicConstraints(ca=signs, path_length=0 if signs else None): True,
+        x509.BasicConstraints(ca=signer is None, path_length=0 if signer is None else None): True,
+        **({_SIGNS: True} if signer is None else {}),
     }
-    if signs:
-        extensions[_SIGNS] = True
-    else:
-        extensions[x509.ExtendedKeyUsage(_BOTH_SIDES)] = False
     for extension, is_critical in extensions.items():
         builder = builder.add_extension(extension, is_critical)
-    return builder.sign(signing_key, hashes.SHA256())
+    return builder.sign(signing_key, hashes.SHA256()), key
 
 
-def _read_authority(
-    made: CertificateSet, now: dt.datetime
-) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _read_authority(made: CertificateSet, now: dt.datetime) -> _Signer:
+    file = made.certificate(_AUTHORITY)
     try:
-        authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
-        key = serialization.load_pem_private_key(made.key(_AUTHORITY).read_bytes(), password=None)
-        if (
-            not isinstance(key, ec.EllipticCurvePrivateKey)
-            or key.public_key() != authority.public_key()
-        ):
+        authority = x509.load_pem_x509_certificate(file.read_bytes())
+        key: Any = serialization.load_pem_private_key(made.key(_AUTHORITY).read_bytes(), None)
+        if key.public_key() != authority.public_key():
             raise ValueError(f"{made.key(_AUTHORITY)} is not its key")
         if authority.not_valid_after_utc <= now:
             raise ValueError(f"it expired on {authority.not_valid_after_utc:%Y-%m-%d}")
     except (OSError, ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"{made.authority} cannot be used: {error}. Make new certificates in another directory "
+            f"{file} cannot be used: {error}. Make new certificates in another directory "
             "without --renew, and copy them to every computer."
         ) from error
     return authority, key

@@ -77,7 +77,7 @@ def test_every_container_speaks_tls_with_its_own_key_and_never_the_authoritys(
             for volume in SERVICES[service]["volumes"]
             if volume["target"].startswith("/tls")
         }
-        ours = [made.authority, made.certificate(role), made.key(role)]
+        ours = [made.certificate("ca"), made.certificate(role), made.key(role)]
         assert files == {f"/tls/{file.name}": f"./tls/certs/{file.name}" for file in ours}
         assert {value for value in environment.values() if value.startswith("/tls/")} == set(files)
 

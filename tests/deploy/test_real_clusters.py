@@ -116,7 +116,7 @@ def test_a_run_over_ssh_with_certificates_hands_no_secret_over(
     made = make_certificates(tmp_path / "certs")
     options = {"hosts": ["127.0.0.1"] * 3, "connect_options": ssh}
     file = write_pipeline(
-        tmp_path, max_iter=3, cluster="ssh", cluster_options=options, tls_ca=str(made.authority),
+        tmp_path, max_iter=3, cluster="ssh", cluster_options=options, tls_ca=str(made.certificate("ca")),
         tls_cert=str(made.certificate("client")), tls_key=str(made.key("client")),
     )  # fmt: skip
     log, env = tmp_path / "log", script_environment(**CONFIGURED)

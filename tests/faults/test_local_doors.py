@@ -126,7 +126,7 @@ def test_the_dashboard_of_a_run_changes_and_forwards_nothing() -> None:
 
 def client_of(address: str, made: CertificateSet, **changes: Any) -> ExecutionTable:
     table = ExecutionTable(
-        scheduler=address, tls_ca=str(made.authority), tls_cert=str(made.certificate("client")),
+        scheduler=address, tls_ca=str(made.certificate("ca")), tls_cert=str(made.certificate("client")),
         tls_key=str(made.key("client")),
     )  # fmt: skip
     return msgspec.structs.replace(table, **changes)
@@ -179,7 +179,7 @@ def test_the_right_authority_is_accepted_and_tasks_run(site: Site, tmp_path: Pat
 
 
 def test_the_scheduler_itself_insists_on_a_certificate(site: Site) -> None:
-    nothing = ssl.create_default_context(cafile=str(site.ours.authority))
+    nothing = ssl.create_default_context(cafile=str(site.ours.certificate("ca")))
     nothing.check_hostname = False  # as Dask's own contexts
     host, port = site.address.removeprefix("tls://").split(":")
     with (
@@ -193,7 +193,7 @@ def test_the_scheduler_itself_insists_on_a_certificate(site: Site) -> None:
 def test_certificates_of_another_authority_or_of_last_year_are_refused_and_no_key_is_told(
     site: Site,
 ) -> None:
-    ours = str(site.ours.authority)
+    ours = str(site.ours.certificate("ca"))
     refused(client_of(site.address, site.foreign, tls_ca=ours), "unknown ca")  # OpenSSL's words
     refused(client_of(site.address, site.foreign), by_this_side=True)
     said = str(refused(client_of(site.address, site.expired), "expired")) + site.log.read_text()

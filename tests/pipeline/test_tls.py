@@ -21,7 +21,7 @@ def read(file: Path) -> x509.Certificate:
 
 def test_a_certificate_for_everyone_signed_by_one_authority(tmp_path: Path) -> None:
     made = make_certificates(tmp_path / "tls", days=30)
-    authority = read(made.authority)
+    authority = read(made.certificate("ca"))
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     for role in ROLES:
         certificate = read(made.certificate(role))
@@ -64,7 +64,7 @@ def test_an_authority_that_cannot_renew(tmp_path: Path) -> None:
 def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
     now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     first = make_certificates(tmp_path, days=30, now=now)  # the authority for 300
-    ends = read(first.authority).not_valid_after_utc
+    ends = read(first.certificate("ca")).not_valid_after_utc
     assert (first.expires, first.ends_with_authority) == (now + dt.timedelta(days=30), False)
     for day, cut_short in ((270, False), (299, True)):
         later = now + dt.timedelta(days=day)

@@ -200,7 +200,7 @@ def test_a_scheduler_file_is_checked_like_an_address(tmp_path: Path) -> None:
 
 def test_encryption_needs_certificates_that_exist(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
-    ca, cert = str(made.authority), str(made.certificate("client"))
+    ca, cert = str(made.certificate("ca")), str(made.certificate("client"))
     key = str(made.key("client"))
     address = "tls://cluster.example:8786"
     with dask.config.set({"distributed.comm.tls.ca-file": None}):

@@ -118,7 +118,7 @@ def test_certificates_and_odd_names_of_pipelines(finished: RunDirectory, tmp_pat
     made = make_certificates(tmp_path / "certs")
     odd = 'a "b" \\ \n c'
     record = msgspec.structs.replace(finished.read_record(), pipeline=odd)
-    files = {"tls_ca": str(made.authority), "tls_cert": str(made.certificate("client"))}
+    files = {"tls_ca": str(made.certificate("ca")), "tls_cert": str(made.certificate("client"))}
     record.settings["execution"] = {**files, "tls_key": None}
     text = metrics_text(record, None)
     said = values(text)
