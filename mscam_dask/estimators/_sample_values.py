@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.conversion import as_text, is_instance_of, is_omics, sample_ids_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import blocks_of_rows, corrected_view
-from mscam_dask.data.views.sample_ids import places_of
+from mscam_dask.data.views.sample_ids import MISSING, places_of
 from mscam_dask.data.views.sources import RowSource, is_numbering, listed
 from mscam_dask.engine.batches import (
     SMALLEST_NEW_BATCH,
@@ -54,9 +54,12 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
             values = of_known.reindex(list(ids))
     if is_instance_of(values, "dask", "Series"):
         values = values.compute()
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         values = np.where(np.ma.getmaskarray(values), None, values.data)
     array = np.asarray(values)
+    if array.dtype.kind in "SUTO":
+        texts = [as_text(i).strip() if isinstance(i, str | bytes) else i for i in array.flat]
+        array = np.array([*texts, None], dtype=object)[:-1].reshape(array.shape)
     if array.shape != (data.n_samples,):
         raise DataError(
             f"{name} has shape {array.shape}; allowed is one value for each of the {data.n_samples} samples."
@@ -103,16 +106,11 @@ def validated_batches(
             "batch for each sample. Give these samples a batch of their own, or drop them."
         )
     names, _, codes = _distinct(values, "batches")
-    if 2 < len(names) == len(values):
-        raise DataError(
-            f"batches has another value for each of the {len(values)} samples; allowed are batches of several "
-            "samples. Give the column that says which samples were measured together."
-        )
     return codes.astype(np.int64), tuple(names.tolist())
 
 
-# Texts that Python's packages write for a missing value, and those of no label.
-_MISSING_TEXTS = frozenset({"", "nan", "None", "NaT", "<NA>"})
+# Texts in lower case of a missing value, of which "none" may be a class, and of no label.
+_MISSING_TEXTS = frozenset(MISSING - {"none"})
 _UNKNOWN_TEXTS = frozenset({"-1", "-1.0"})
 
 
@@ -153,7 +151,7 @@ def validated_partial_labels(
 def has_label(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each value (n,) is a label; -1, None, NaN and empty text are none."""
     has = ~_is_missing(values)
-    has[has] = [as_text(value) not in _UNKNOWN_TEXTS for value in values[has]]
+    has[has] = [str(value) not in _UNKNOWN_TEXTS for value in values[has]]
     return has
 
 
@@ -197,8 +195,9 @@ def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each value (n,) is None, NaN, or text of these or empty."""
     from pandas import isna
 
-    texts = (isinstance(one, str | bytes) and as_text(one).strip() for one in values.tolist())
-    return np.asarray(isna(values) | np.array([text in _MISSING_TEXTS for text in texts]))
+    texts = (one if isinstance(one, str) else "known" for one in values.tolist())
+    gone = [text == "None" or text.lower() in _MISSING_TEXTS for text in texts]
+    return np.asarray(isna(values) | np.array(gone))
 
 
 def _distinct(
@@ -265,8 +264,8 @@ class FittedBatches:
     ) -> dict[str, BatchCorrection]:
         """Correction of each view for one batch of new samples."""
         corrections = self.effects.corrections.items()
-        if name in self.names:
-            row = [self.names.index(name)]
+        row = [i for i, one in enumerate(self.names) if one == name or str(one) == str(name)][:1]
+        if row:  # a number may be text now
             return {
                 view: BatchCorrection(one.offsets[row], one.factors[row])
                 for view, one in corrections
@@ -290,6 +289,11 @@ def fit_batches(
 ) -> FittedBatches:
     """Estimate the effects of the batches of a fit on its views."""
     codes, names = validated_batches(batches, X, data)
+    if 2 < len(names) == len(codes):
+        raise DataError(
+            f"batches has another value for each of the {len(codes)} samples; allowed are batches of several "
+            "samples. Give the column that says which samples were measured together."
+        )
     if not any(view.view_type == "features" for view in data.views):
         raise DataError(
             "batches were given, but all views are distances or kernels, from which batch effects cannot "

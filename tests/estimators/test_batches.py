@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._sample_values import (
     sample_values,
@@ -79,7 +81,7 @@ def test_clusters_are_counted_without_the_effects_of_batches() -> None:
 def test_views_without_effects_are_not_changed() -> None:
     views, _, batches = draw(ONE_ONLY, offset=0.0)
     plain, model = MSCAM(4).fit(views), MSCAM(4).fit(views, batches=batches)
-    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    assert_array_equal(model.labels_, plain.labels_)
     assert model.cross_view_information_ == plain.cross_view_information_
 
 
@@ -112,7 +114,7 @@ def test_new_samples_of_known_batches_and_of_a_new_one() -> None:
     model = MSCAM(4).fit(some(views, known), batches=batches[known])
     loaded = pickle.loads(pickle.dumps(model))
     found = model.predict(views, batches=batches)
-    np.testing.assert_array_equal(loaded.predict(views, batches=batches), found)
+    assert_array_equal(loaded.predict(views, batches=batches), found)
     assert adjusted_rand_score(labels[known], found[known]) == 1.0
     assert adjusted_rand_score(labels[~known], found[~known]) > 0.95
     half = {name: 0.5 * rows[~known] for name, rows in views.items()}  # another gain
@@ -131,9 +133,9 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     frames = {name: pd.DataFrame(view, index=ids) for name, view in views.items()}
     series = pd.Series(batches, index=ids)
     model = MSCAM(4).fit(frames, batches=series.iloc[order])
-    np.testing.assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=batches).labels_)
+    assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=batches).labels_)
     numbered = series.reset_index(drop=True)  # without ids, in the order of the samples
-    np.testing.assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=numbered).labels_)
+    assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=numbered).labels_)
     for other in (series.rename({"p07": "p7"}).iloc[order], series.add_prefix("other ")):
         with pytest.raises(DataError, match="sample ids"):
             model.cluster_batches(other)
@@ -148,11 +150,11 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     data.obs["batch"] = pd.Categorical(batches)
     named = MSCAM(4).fit(data, batches="batch")
     given = MSCAM(4).fit(data, batches=batches)
-    np.testing.assert_array_equal(named.labels_, given.labels_)
+    assert_array_equal(named.labels_, given.labels_)
     both = {"rna": anndata_of(views["rna"][::-1], ids[::-1]), "shape": data}
     named = MSCAM(4).fit(both, batches="batch")  # of the one that has it, by ids
     given = MSCAM(4).fit(both, batches=batches[::-1])
-    np.testing.assert_array_equal(named.labels_, given.labels_)
+    assert_array_equal(named.labels_, given.labels_)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +210,19 @@ def test_a_new_batch_may_have_any_scale_but_not_be_too_far_away(factor: float) -
         assert adjusted_rand_score(labels[batches == "B"], model.predict(new, batches=names)) > 0.95
 
 
+@pytest.mark.parametrize("own", [str, int, bool, lambda code: f"{code} ".encode()])
+def test_a_few_samples_of_known_batches_may_have_these_as_text(own: Any) -> None:
+    """Too few to estimate the effects of new batches, which would be warned of."""
+    views, labels, batches = draw([[0.34, 0.33, 0.33]] * 4 if own is not bool else BALANCED)
+    given = [own("ABC".index(batch)) for batch in batches.tolist()]
+    model = MSCAM(4).fit(views, batches=given)
+    rows = np.isin(np.arange(N), [batches.tolist().index(batch) for batch in np.unique(batches)])
+    texts = [as_text(one).strip() for one in np.array(given, dtype=object)[rows]]
+    found = model.predict(some(views, rows), batches=texts)
+    assert_array_equal(found, model.labels_[rows])
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+
+
 NAMES = ["batches", "partial_labels", "init_labels"]
 ORDER = [3, 0, 5, 1, 4, 2]
 
@@ -235,7 +250,7 @@ def test_values_by_row_numbers_in_another_order_are_refused_beside_frames(
         (values.to_numpy(), rows),
     ):
         found = sample_values(given, name, views, as_multi_view(views))
-        np.testing.assert_array_equal(found, given)
+        assert_array_equal(found, given)
 
 
 @pytest.mark.parametrize("form", ["series", "data array", "dask"])
@@ -251,13 +266,13 @@ def test_values_with_ids_are_matched_by_them(form: str, of_table: bool) -> None:
     if form == "data array":
         values = xr.DataArray(values.to_numpy(), dims="s", coords={"s": values.index})
     wanted = np.arange(6) if of_table else np.arange(6)[::-1]
-    np.testing.assert_array_equal(sample_values(values, "batches", views, data), wanted)
+    assert_array_equal(sample_values(values, "batches", views, data), wanted)
 
 
 def test_values_whose_ids_repeat_in_another_order_are_refused() -> None:
     frame = pd.DataFrame(np.eye(6), index=[*"uuvvww"])
     values, data = pd.Series(np.arange(6), frame.index), as_multi_view([frame.to_numpy()])
-    np.testing.assert_array_equal(sample_values(values, "batches", frame, data), np.arange(6))
+    assert_array_equal(sample_values(values, "batches", frame, data), np.arange(6))
     with pytest.raises(DataError):
         sample_values(values.iloc[ORDER], "batches", frame, data)
 
@@ -265,7 +280,9 @@ def test_values_whose_ids_repeat_in_another_order_are_refused() -> None:
 MISSING_VALUES = {
     "masked": np.ma.masked_equal([0, 1, 2] * 4, 2),
     "bytes": np.array([b"a", b"b", b""] * 4),
-    **{text: pd.Series(["a", "b", text] * 4) for text in ("None", "nan", "<NA>", "NaT", " ")},
+    "Int64": pd.array([0, 1, None] * 4, dtype="Int64"),
+    "boolean": pd.array([False, True, None] * 4),
+    **{t: pd.Series(["a", "b", t] * 4) for t in ("None", "nan", "<NA>", "NaT", " ", "NA", "null")},
 }
 
 

@@ -97,7 +97,7 @@ def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
     views, _, known = draw()
     expected = fit(views, known, **SHORT).labels_
     names = np.array(["d", "a", "c", "b"], dtype=object)[known]
-    for unknown in (None, np.nan, "", pd.NA, "-1", "nan"):
+    for unknown in (None, np.nan, "", pd.NA, "-1", "nan", "NA"):
         other = names.copy()
         other[known < 0] = unknown
         assert_array_equal(fit(views, other, **SHORT).labels_, expected)
