@@ -14,11 +14,11 @@ import numpy as np
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.conversion import (
-    SAMPLE_DIMENSIONS,
     as_text,
     encode_labels,
     is_instance_of,
     is_of_ids,
+    is_of_samples,
     is_omics,
     label_rank,
     rows_of,
@@ -120,8 +120,8 @@ def _of_dataset(dataset: Any) -> MultiViewData:
         else:
             raise DataError(
                 f"Variable {name!r} has dimensions {variable.dims}; a view has two of different names, one of "
-                f"them {dimension!r}. Drop it (dataset.drop_vars({name!r})), or give it a second one "
-                "(variable.expand_dims('feature', -1))."
+                f"them {dimension!r}. Drop it (dataset.drop_vars({name!r})), call it 'labels' if it has these, or give a "
+                "feature a second one (variable.expand_dims('feature', -1))."
             )
     return MultiViewData(tuple(views), ids, codes, label_names)
 
@@ -131,7 +131,7 @@ def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
     for table, view in zip(tables, data.views, strict=True):
         if view.view_type == "features" and is_instance_of(table, "xarray", "DataArray"):
             first, second = table.dims
-            if second in SAMPLE_DIMENSIONS and first not in SAMPLE_DIMENSIONS:
+            if is_of_samples(second) and not is_of_samples(first):
                 raise DataError(
                     f"View {view.name!r} has dimensions {table.dims}: {second!r} is on its columns, and a "
                     f"view has samples on its rows. Give view.transpose({second!r}, {first!r})."

@@ -24,9 +24,6 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.errors import DataError
 
-SAMPLE_DIMENSIONS = ("sample", "samples", "sample_id", "obs")
-"""Names of dimensions that are the samples."""
-
 
 def is_instance_of(value: object, package: str, class_name: str) -> bool:
     """Return whether a value is an instance of `package`'s class, without importing it."""
@@ -198,11 +195,9 @@ def sample_dimension(dataset: Any) -> str:
         for dimension in (tables[0].dims if tables else ())
         if all(dimension in table.dims for table in tables)
     ]
-    preferred = [dimension for dimension in SAMPLE_DIMENSIONS if dimension in shared]
-    if preferred:
+    preferred = [name for name in shared if is_of_samples(name)] or shared
+    if len(preferred) == 1:
         return preferred[0]
-    if len(shared) == 1:
-        return shared[0]
     found = {str(name): tuple(variable.dims) for name, variable in dataset.data_vars.items()}
     raise DataError(
         f"The dataset's variables {found} share {'the dimensions ' + str(shared) if shared else 'no dimension'}; "
@@ -240,6 +235,7 @@ _CERTAIN_NAME = re.compile(
 _MAYBE_NAME = re.compile(
     rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
 )
+_SAMPLES = re.compile(rf"({_PEOPLE}|cell|case|obs|observation|barcode)s?(_?(id|name|barcode)s?)?")
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
@@ -252,6 +248,11 @@ def id_strength(name: str) -> int:
     if plain == "fid":
         return _FAMILY
     return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
+
+
+def is_of_samples(dimension: object) -> bool:
+    """Return whether a dimension is called as samples are."""
+    return _SAMPLES.fullmatch(str(dimension).lower()) is not None
 
 
 def is_of_ids(name: str) -> bool:
