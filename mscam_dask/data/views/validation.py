@@ -77,8 +77,8 @@ class DataIssue:
                 "other features. Drop them if they are labels; make them the index (frame.set_index) if they are ids."
             ),
             "presence table": (
-                f"View {self.view!r} has 0 and 1 only, in as many columns as there are other views. Leave it out if it "
-                "says which samples a view has, and give those that it does not have as rows of NaN."
+                f"View {self.view!r} has 0 and 1 only, and may say which samples a class, a fold or a view has. Leave it out "
+                "then, and give samples that a view does not have as rows of NaN."
             ),
             "repeated samples": (
                 f"Only {n_others} of {self.total} samples are distinct: the others (rows {listing}) equal an "
@@ -131,8 +131,15 @@ def validate(
     refuse_missing_cells(over(functools.partial(missing_cells, sample_ids=data.sample_ids), bad))
     for view, scan in pairs:
         issues += _issues(view, scan)
-        is_table = view.shape[1] == len(data.views) - 1 > 1 and scan.highest.max() == 1
-        if is_table and np.isin(view.read(0, view.shape[0]), (0, 1)).all():
+        is_table = view.shape[1] == len(data.views) - 1
+        if (
+            view.view_type == "features"
+            and scan.highest.max() == 1 < view.shape[1]
+            and all(
+                np.isin(rows, (0, 1)).all() and (is_table or (rows.sum(axis=1) == 1).all())
+                for rows in (view.read(*edges) for edges in row_ranges(view))
+            )
+        ):
             issues.append(DataIssue(view.name, "presence table", 0, (), view.shape[1]))
     pairwise = [view for view in data.views if view.view_type != "features"]
     allowed = {view.name: scan.rounding for view, scan in pairs}
@@ -347,11 +354,12 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     rounding = allowed[view.name]
     diagonal = np.empty(view.shape[0])
     corner = view.read(0, min(view.shape[0], _CORNER))[:, :_CORNER]
-    n_different, largest, where = 0, 0.0, (0, 0)
+    n_zero, n_different, largest, where = 0, 0, 0.0, (0, 0)
     ranges = list(row_ranges(view))
     for index, (start, stop) in enumerate(ranges):
         rows = view.read(start, stop)
         diagonal[start:stop] = rows.diagonal(offset=start)
+        n_zero += rows.size - np.count_nonzero(rows)
         for other_start, other_stop in ranges[: index + 1]:
             others = rows if other_start == start else view.read(other_start, other_stop)
             with np.errstate(over="ignore"):
@@ -392,6 +400,15 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has 0 in one triangle. Fill it with the other: "
             "numpy.where(matrix == 0, matrix.T, matrix)."
+        )
+    if (
+        view.view_type == "distance"
+        and 2 * n_zero > len(diagonal) ** 2
+        and not are_distances(corner)
+    ):
+        raise DataError(
+            f"Distance view {view.name!r} has 0 in {n_zero} of {len(diagonal) ** 2} cells, also for samples that are not "
+            "equal, as graphs of neighbors have for all others. Give the distances of all pairs of samples."
         )
     if n_different:
         raise DataError(

@@ -269,15 +269,18 @@ def test_a_default_index_is_not_matched_with_its_numbers_in_another_order(reset:
     assert_holds(as_multi_view(in_order), a=COLOUR[order], b=SHAPE[order])
 
 
-def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> None:
-    turned = xr.DataArray(COLOUR.T, dims=("channel", "sample"))
+@pytest.mark.parametrize("name", ["sample", "obs", "cell", "Patient", "barcode", "subject_id"])
+def test_data_arrays_with_samples_on_columns_are_refused_by_their_names(name: str) -> None:
+    turned = xr.DataArray(COLOUR.T, dims=("channel", name))
+    with pytest.raises(DataError):
+        as_multi_view(turned.rename(channel="gene_id"))
     for views in (turned, [turned], {"a": turned}):
         with pytest.raises(DataError):
             as_multi_view(views)
     assert_holds(as_multi_view([turned.T]), view_0=COLOUR)
     # new samples' distances to those of a fit
     assert as_multi_view([turned], view_type="distance").views[0].shape == (3, 4)
-    assert as_multi_view([turned.rename(channel="obs")]).views[0].shape == (3, 4)
+    assert as_multi_view([turned.rename(channel="samples")]).views[0].shape == (3, 4)
 
 
 # ----------------------------------------------------------------------------- digest
@@ -464,6 +467,8 @@ def test_a_table_of_the_views_that_samples_have_is_named(n_views: int) -> None:
         (rng.integers(0, 2, (20, n_views + 1)), False),
         (rng.integers(0, 3, (20, n_views)), False),
         (rng.random((20, n_views)).round(1), False),
+        (np.eye(4)[rng.integers(0, 4, 20)], True),  # classes or folds
+        (np.eye(4)[rng.integers(0, 4, 20)] / 2, False),
     ):
         issues = validate(as_multi_view([*views, values]), n_clusters=2, n_neighbors=3).issues
         assert ("presence table" in {issue.kind for issue in issues}) == is_told
