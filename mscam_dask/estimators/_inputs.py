@@ -145,6 +145,7 @@ def _as_fitted(
             if view.name in estimator._imputers:
                 view = fill_view(view, estimator._imputers[view.name])
             check_values(view)
+            _check_pairs(fitted, view)
             views.append(view)
     return dataclasses.replace(data, views=tuple(views))
 
@@ -168,6 +169,21 @@ def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
     if present is None or fitted.view_type == "features":
         return new
     return restrict_to_present(new.whole, columns=present.samples)
+
+
+def _check_pairs(fitted: RowSource, new: RowSource) -> None:
+    """Refuse a pairwise view of new samples whose columns are these, too: it is symmetric, and not that of the fit."""
+    if new.view_type == "features" or new.shape != fitted.shape:
+        return
+    n = min(64, new.shape[0])
+    corner, known = (view.read(0, n)[:, :n] for view in (new, fitted))
+    own = corner.diagonal()
+    has_diagonal = own.min() > 0 if new.view_type == "kernel" else own.max() <= 1e-6 * corner.max()
+    if has_diagonal and np.allclose(corner, corner.T, atol=0) and not np.allclose(corner, known):
+        raise DataError(
+            f"View {new.name!r} is symmetric, as if its columns were the new samples; allowed is a column for each sample of "
+            "the fit. Give the values between the new samples and those of the fit."
+        )
 
 
 def _is_plain_table(X: Any) -> bool:

@@ -161,6 +161,17 @@ def test_prediction_with_other_views_or_without_values_is_refused() -> None:
             model.predict(wrong)
 
 
+@pytest.mark.parametrize("kind", ["distance", "kernel"])
+def test_prediction_from_pairs_of_new_samples_is_refused(kind: str) -> None:
+    values, own = pair_views()[1 + (kind == "kernel")], np.arange(0, 74, 2)
+    others = own + 1
+    model = quick(view_type=kind).fit(values[np.ix_(own, own)])
+    for rows in (own, others):
+        model.predict(values[np.ix_(rows, own)])
+    with pytest.raises(DataError):
+        model.predict(values[np.ix_(others, others)])
+
+
 def test_prediction_from_negative_distances_is_refused() -> None:
     a, distances, kernel, _ = pair_views()
     model = quick(view_type={"d": "distance", "k": "kernel"}).fit(
