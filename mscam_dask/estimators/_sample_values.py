@@ -55,7 +55,7 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
     if is_instance_of(values, "dask", "Series"):
         values = values.compute()
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        values = np.where(np.ma.getmaskarray(values), None, values.data)
+        values = np.where(np.ma.getmaskarray(values), np.array(None), values.data)
     array = np.asarray(values)
     if array.dtype.kind in "SUTO":
         texts = [as_text(i).strip() if isinstance(i, str | bytes) else i for i in array.flat]

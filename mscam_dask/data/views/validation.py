@@ -359,7 +359,7 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     for index, (start, stop) in enumerate(ranges):
         rows = view.read(start, stop)
         diagonal[start:stop] = rows.diagonal(offset=start)
-        n_zero += rows.size - np.count_nonzero(rows)
+        n_zero += int(np.count_nonzero(rows == 0))
         for other_start, other_stop in ranges[: index + 1]:
             others = rows if other_start == start else view.read(other_start, other_stop)
             with np.errstate(over="ignore"):
