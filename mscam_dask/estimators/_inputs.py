@@ -51,9 +51,9 @@ def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
     elif _is_plain_table(X):
         given, may_lack_views = _validated_table(estimator, X, reset=False), False
         is_compared = hasattr(estimator, OF_TABLE[0])
-    elif not isinstance(X, list | tuple | Mapping):  # a store or MuData, which have names
-        given = as_multi_view(X, is_new=True)
-    data = as_multi_view(given, view_type=_view_types_of(estimator, given), is_new=True)
+    fitted = estimator._training.views
+    types = {view.name: view.view_type for view in fitted if view.view_type != "features"}
+    data = as_multi_view(given, view_type=types, is_new=True)
     return _as_fitted(estimator, data, may_lack_views=may_lack_views, is_compared=is_compared)
 
 
@@ -97,17 +97,6 @@ def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
         of_views = "Give each view as an array: [np.asarray(view) for view in views]."
         remedy = f" {of_views}" if isinstance(X, Sequence) else ""
         raise DataError(f"{error}{remedy}") from error
-
-
-def _view_types_of(estimator: MSCAM, X: Any) -> dict[str, str]:
-    """View types of the fit that are not "features", of views that new samples have."""
-    if isinstance(X, MultiViewData | Mapping):
-        names = {*map(str, X.view_names if isinstance(X, MultiViewData) else X)}
-    else:
-        n_views = len(X) if isinstance(X, list | tuple) else 1
-        names = {f"view_{index}" for index in range(n_views)}
-    views = [view for view in estimator._training.views if view.view_type != "features"]
-    return {view.name: view.view_type for view in views if view.name in names}
 
 
 def _as_fitted(
@@ -215,36 +204,27 @@ def _check_feature_names(
         expected, got = fitted.whole.feature_names, new.feature_names
         if fitted.view_type != "features" and got == ids:
             continue
-        if expected is not None and got is not None and set(expected) == set(got):
-            if expected != got:
-                column = first_difference(expected, got)
-                raise DataError(
-                    f"View {new.name!r}: feature names must be in the same order as they were in fit; column "
-                    f"{column} is {got[column]!r} and was {expected[column]!r}. Put the columns in that "
-                    "order (frames: new[old.columns])."
-                )
-            continue
-        # the default numbering of a frame is no name
-        expected, got = (
-            None if names is None or is_numbering(names) else names for names in (expected, got)
-        )
-        if expected is not None and got is not None:
-            known, seen = set(expected), set(got)
-            parts = {
-                "unseen at fit time": [name for name in got if name not in known],
-                "seen in fit and now missing": [name for name in expected if name not in seen],
-            }
-            found = [
-                f"{len(names)} {kind} ({listed(names)})" for kind, names in parts.items() if names
-            ]
-            raise DataError(
-                f"View {new.name!r}: feature names should match those that were passed during fit; "
-                f"{' and '.join(found)}. Give the features of the fit, by the same names."
+        if {*(expected or ())} != {*(got or ())}:
+            expected, got = (
+                None if names is None or is_numbering(names) else names for names in (expected, got)
             )
-        if expected is not None:
-            unmatched.setdefault(("no ", ""), []).append(new.name)
-        elif got is not None:
-            unmatched.setdefault(("", "out"), []).append(new.name)
+        if expected == got:
+            continue
+        if expected is None or got is None:
+            unmatched.setdefault(("", "out") if expected is None else ("no ", ""), []).append(
+                new.name
+            )
+            continue
+        column, known, seen = first_difference(expected, got), {*expected}, {*got}
+        unseen, gone = (
+            [name for name in names if name not in others]
+            for names, others in ((got, known), (expected, seen))
+        )
+        raise DataError(
+            f"View {new.name!r}: feature names must be those of the fit, in their order; column {column} is {got[column]!r} and "
+            f"was {expected[column]!r}. {len(unseen)} are new ({listed(unseen)}) and {len(gone)} are missing "
+            f"({listed(gone)}). Give frames as new[old.columns]."
+        )
     for (no, out), names in unmatched.items():
         warnings.warn(
             f"View(s) {names} have {no}feature names, but {estimator} was fitted with{out} feature "

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.fields import are_counted
-from mscam_dask.data.readers.labels import check_labels, known_labels, labels_of_file
+from mscam_dask.data.readers.labels import check_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import check_order, ids_of_columns
@@ -36,13 +36,12 @@ def gather(
     join: Join | None = None,
     *,
     may_lack_views: bool = False,
-    may_lack_labels: bool = False,
 ) -> tuple[MultiViewData, tuple[str, ...], tuple[Mapping[str, str], ...]]:
     """Read sources as one data set: views chosen and renamed, labels encoded, samples matched by id.
 
     Parameters are those of `mscam_dask.data.ingest.ingest`; `stack` keeps files open for views that are read
-    later; with `may_lack_views` some, but not all, requested views may be missing; with `may_lack_labels` samples
-    without a label have −1. Beside the data it returns notes, and what was decided about each table, by title.
+    later; with `may_lack_views` some, but not all, requested views may be missing. Beside the data it returns notes,
+    and what was decided about each table, by title.
     """
     label_key = labels if isinstance(labels, str) else None
     selection = Selection(None if views is None else tuple(views), label_key)
@@ -61,7 +60,7 @@ def gather(
             if any(view.name in wanted for view in item.views)
             or (item.labels is not None and has_labels)
         ] or loaded
-    loaded, others = _with_labels(loaded, labels, may_lack=may_lack_labels)
+    loaded, others = _with_labels(loaded, labels)
     loaded = [_named_by_columns(item, loaded) for item in loaded]
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     ids = None if joined is None else joined.ids
@@ -147,8 +146,6 @@ def _choose(
 def _with_labels(
     loaded: Sequence[SourceContents],
     labels: str | Path | Sequence[Any] | NDArray[Any] | None,
-    *,
-    may_lack: bool,
 ) -> tuple[list[SourceContents], Any]:
     """Return sources with the codes of those labels only that are taken, and a file or values beside them."""
     others: Any = labels
@@ -167,11 +164,8 @@ def _with_labels(
     for item in loaded:
         codes, names = None, None
         if item.labels is not None and (labels is None or item.labels_explicit):
-            if not may_lack:
-                check_labels(item.labels, item.where)
-            is_known = known_labels(item.labels)
-            codes = np.full(len(item.labels), UNLABELED)
-            codes[is_known], names = encode_labels(item.labels[is_known])
+            check_labels(item.labels, item.where)
+            codes, names = encode_labels(item.labels)
         found.append(replace(item, labels=codes, label_names=names or item.label_names))
     return found, others
 

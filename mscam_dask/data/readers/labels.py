@@ -91,16 +91,10 @@ def labels_of_file(
     return labels[places], (f"{file}: {what} matched by sample id{others}.",)
 
 
-def known_labels(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which labels are known: no NaN, None, or text that stands for a missing value."""
-    if labels.dtype.kind in "biu":
-        return np.ones(labels.shape, dtype=np.bool_)
-    return np.array([not is_missing(str(label)) for label in labels.tolist()], dtype=np.bool_)
-
-
 def check_labels(labels: NDArray[Any], where: str) -> None:
     """Refuse labels of which some are missing."""
-    rows = np.flatnonzero(~known_labels(labels))
+    texts = () if labels.dtype.kind in "biu" else map(str, labels.tolist())
+    rows = np.flatnonzero([is_missing(text) for text in texts])
     if rows.size:
         raise DataError(
             f"{rows.size} label(s) of {where} are missing, the first {str(labels[rows[0]])!r} in row {rows[0]} (counted "

@@ -59,7 +59,8 @@ def as_multi_view(
         "features" changes nothing. Columns of a pairwise table that are named by its ids, in whichever
         order, are matched by id; others are in the order of its rows.
     is_new
-        Whether these are new samples, for which columns of a pairwise table are samples of a fit.
+        Whether these are new samples, which may lack views that `view_type` names, and for which columns of a pairwise
+        table are samples of a fit.
 
     Returns
     -------
@@ -143,6 +144,8 @@ def with_view_types(
 ) -> MultiViewData:
     """Return the same views, of the samples that they have, with view types as `as_multi_view` takes them."""
     recorded = {view.name: view.view_type for view in data.views}
+    if is_new and isinstance(view_type, Mapping):
+        view_type = {name: one for name, one in view_type.items() if name in recorded}
     chosen = recorded | (
         {}
         if isinstance(view_type, str) and view_type == "features"
