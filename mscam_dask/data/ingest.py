@@ -35,7 +35,7 @@ from mscam_dask.data.views.sources import (
     is_numbering,
     listed,
 )
-from mscam_dask.data.views.validation import check_linked, validate_view
+from mscam_dask.data.views.validation import check_linked, issues_of_codes, validate_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import ImputeMethod
 
@@ -227,8 +227,9 @@ def _prepared(
     data = with_view_types(data, "features" if view_type is None else view_type)
     data = replace(data, views=tuple(map(_with_diagonal, data.views)))
     methods = impute_methods(impute, data.view_names)
+    notes = [issue.message for view in data.views for issue in issues_of_codes(view)]
     imputed = impute_views(data, methods)
-    notes = [
+    notes += [
         f"View {view.name!r}: {share.sum() / view.shape[0]:.2%} of the cells, in {np.count_nonzero(share)} of "
         f"{view.shape[0]} samples, imputed by {methods[view.name]!r}; at most {share.max():.0%} of a sample."
         for view in imputed.data.views

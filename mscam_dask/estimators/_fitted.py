@@ -468,9 +468,9 @@ _STACK_LEVEL = 3
 
 
 def warn_of_data(issues: Iterable[DataIssue]) -> None:
-    """Warn before a fit when few samples link the views, and of features that may be labels, ids or a table of presence."""
+    """Warn before a fit when few samples link the views, and of features that may be labels, ids, codes of missing cells or a table of presence."""
     for issue in issues:
-        if issue.kind in ("few shared samples", "label columns", "presence table"):
+        if issue.kind in ("few shared samples", "label columns", "missing codes", "presence table"):
             warnings.warn(issue.message, DataWarning, stacklevel=_STACK_LEVEL)
 
 

@@ -294,14 +294,6 @@ def test_advice_on_a_file_that_is_refused(tmp_path: Path, kind: str) -> None:
     assert re.match(quotes("refused", *quoted), found), found
 
 
-@pytest.mark.parametrize("code", [-999, 9999, 99, -99, -9, 999.9, -99.99, -(2**31)])
-def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: float) -> None:
-    (tmp_path / "a.csv").write_text(csv_of(A.abs().mask(A.iloc[3, 2] == A, code)))
-    notes = ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes
-    (note,) = (one for one in notes if f"have {code:g}" in one)
-    assert re.match(quotes("a.csv", repr(A.columns[2])), note)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -431,10 +423,34 @@ def test_hidden_sheets_are_views_if_they_are_asked_for(tmp_path: Path) -> None:
     report = ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr")
     assert [view.name for view in report.views] == ["a", "b"]
     assert any(re.match(quotes("a.xlsx", "'old'", "--view"), note) for note in report.notes)
-    with raises(DataError, "none"):
-        ingest(tmp_path / "a.xlsx", tmp_path / "n.zarr", views=["none"])
+    (tmp_path / "c.csv").write_text(csv_of(A))
+    for files in (["a.xlsx"], ["c.csv", "a.xlsx"]):
+        with raises(DataError, "none", "'a'", "'b'", "'old'"):
+            ingest([tmp_path / f for f in files], tmp_path / "n.zarr", views=["none"])
     views = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr", views=["old", "b"]).views
     assert [view.name for view in views] == ["old", "b"]
+
+
+@pytest.mark.parametrize("dimension", ["row_dimensions", "column_dimensions"])
+def test_hidden_cells_of_a_sheet_are_read_and_told(tmp_path: Path, dimension: str) -> None:
+    pytest.importorskip("openpyxl")
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        A.to_excel(book, sheet_name="a")
+        getattr(book.sheets["a"], dimension)[3 if "row" in dimension else "C"].hidden = True
+    assert outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr") == "right"
+    report = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr")
+    assert any(re.match(quotes("a.xlsx", "hidden"), note) for note in report.notes)
+
+
+def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    gap = pd.concat([A[:5], A[:1] * np.nan, A[5:]])
+    gap.to_excel(tmp_path / "a.xlsx", index=False)
+    found = outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.xlsx", "blank lines"), found), found
+    gap[["a0"]].to_excel(tmp_path / "a.xlsx", index=False)
+    found = outcome([tmp_path / "a.xlsx"], {"a": A[["a0"]]}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "absent", "[5]"), found), found
 
 
 def test_a_truth_value_among_the_numbers_of_a_sheet_is_none(tmp_path: Path) -> None:

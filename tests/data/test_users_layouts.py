@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
+from scipy.io import savemat
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.dataset import open_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.validation import validate
+from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 COUNTS = A.abs().round().astype(int)
 TYPES = np.arange(12) % 3
@@ -54,6 +60,40 @@ def test_a_second_header_among_the_samples_is_refused(tmp_path: Path, frame: pd.
     assert re.match(quotes("refused", "a.csv", "row 6", "'id'"), found), found
 
 
+@pytest.mark.parametrize("second", ["cm,kg,m,s", "1,2,1,2", "0.5,0.1,1,2", ",,,", "NA,NA,kg,s"])
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_a_second_header_without_a_name_is_refused(
+    tmp_path: Path, second: str, samples_in: str
+) -> None:
+    first, *others = csv_of(A if samples_in == "rows" else A.T).splitlines()
+    row = second if samples_in == "rows" else ",".join([second] * 3)
+    text = "\n".join([first, f",{row}", *others])
+    found = read(tmp_path, {"a.csv": text}, (A,), samples_in=samples_in, impute="mean")
+    assert re.match(quotes("refused", "a.csv", "row 0", "''"), found), found
+
+
+def test_a_second_header_above_samples_without_ids_is_refused(tmp_path: Path) -> None:
+    first, *others = A.to_csv(index=False).splitlines()
+    found = read(tmp_path, {"a.csv": "\n".join([first, "1,2,1,2", *others])}, (A,))
+    assert re.match(quotes("refused", "a.csv", "1,2,1,2", "--header"), found), found
+
+
+@pytest.mark.parametrize("mark", [",", "\t", " "])
+@pytest.mark.parametrize("gap", ["\n", " \n\n"])
+def test_blank_lines_between_rows_without_ids_are_refused(
+    tmp_path: Path, mark: str, gap: str
+) -> None:
+    """As between matrices that were written to one file, also below the lines that tell the dialect."""
+    known = pd.concat([A] * 5, ignore_index=True).set_axis(range(4), axis=1)
+    text = known.to_csv(sep=mark, header=False, index=False)
+    found = read(tmp_path, {"a.csv": text + gap + text}, (known,))
+    assert re.match(quotes("refused", "a.csv", "blank lines", "file of its own"), found), found
+    lines = text.splitlines()
+    assert read(tmp_path, {"a.csv": "\n\n".join(lines) + "\n\n"}, (known,)) == "right"
+    with_ids = csv_of(A[:6], sep=mark) + gap + A[6:].to_csv(sep=mark, header=False)
+    assert read(tmp_path, {"a.csv": with_ids}, (A,)) == "right"
+
+
 def test_decimal_commas_among_commas_do_not_shift_values(tmp_path: Path) -> None:
     rows = "".join(f"P{k},{k},5,{k + 1}\n" for k in range(12))
     found = read(tmp_path, {"a.csv": "sample,a0,a1\n" + rows}, (A,))
@@ -87,7 +127,48 @@ def test_an_empty_column_beside_descriptions_is_no_sample(tmp_path: Path) -> Non
     assert read(tmp_path, files, (gone, B), samples_in="columns") == "right"
 
 
+@pytest.mark.parametrize("name", ["len_hg38", "RT2", "score1"])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_columns_with_names_unlike_those_of_the_samples_are_told_or_refused(
+    tmp_path: Path, name: str, size: float
+) -> None:
+    table = A.T.assign(**{name: A.T["P01"] * size + 1e-3})[[name, *A.index]]
+    (tmp_path / "a.csv").write_text(csv_of(table, "feature"))
+    source = Source(tmp_path / "a.csv", samples_in="columns")
+    if size > 1:
+        with raises(DataError, "a.csv", repr(name)):
+            ingest(source, tmp_path / "s.zarr")
+    else:
+        notes = ingest(source, tmp_path / "s.zarr").notes
+        assert any(re.search(f"'{name}' taken as samples", note) for note in notes)
+
+
+@pytest.mark.parametrize("name", ["Blank", "QC1", "Integration time"])
+def test_rows_with_names_unlike_those_of_the_samples_are_told(tmp_path: Path, name: str) -> None:
+    said = notes_on(tmp_path, csv_of(pd.concat([A, A[:1].set_axis([name])])))
+    assert re.search(f"'{name}' taken as samples", said)
+
+
 # ------------------------------------------------------------------------------------------ orders
+
+
+@pytest.mark.parametrize("place", [0, 4])
+def test_ranks_in_two_orders_are_no_ids(tmp_path: Path, place: int) -> None:
+    tables = [A.reset_index(drop=True), B.reset_index(drop=True)]
+    for frame, ranks in zip(tables, (ORDER, ORDER[::-1]), strict=True):
+        frame.insert(min(place, frame.shape[1]), "rank", ranks + 1)
+    files = {f"{k}.csv": f.to_csv(index=False) for k, f in zip("ab", tables, strict=True)}
+    found = read(tmp_path, files, tables)
+    assert re.match(quotes("refused", "a.csv", "'rank'", "id"), found), found
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_places_and_values_of_a_sparse_matrix_are_refused(tmp_path: Path, by: int) -> None:
+    places = [(i, j) for i in range(12) for j in range(4) if (i + j) % 3]
+    rows = sorted(places, key=lambda place: (place[by], place[1 - by]))
+    text = "".join(f"{i} {j} {A.iloc[i, j]}\n" for i, j in rows)
+    found = read(tmp_path, {"a.txt": text}, (A,))
+    assert re.match(quotes("refused", "a.txt", "long table", "--id-column none"), found), found
 
 
 @pytest.mark.parametrize("names", [("hospnr", "fallnr"), ("x", "y1")])
@@ -134,7 +215,9 @@ def test_features_that_may_be_labels_are_told_without_names(tmp_path: Path, plac
     assert re.search(f"'column {place}'.*--labels", said)
 
 
-@pytest.mark.parametrize("code", [-999, 888, 7777, -9, -32768, 1e20, -3.4028234663852886e38])
+@pytest.mark.parametrize(
+    "code", [-999, 888, 7777, 99, 999.9, -9, -99.99, -32768, -(2**31), 1e20, -3.4028234663852886e38]
+)
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in: Any) -> None:
     frame = A.abs().mask(A.iloc[3, 2] == A, code)
@@ -146,6 +229,23 @@ def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in
         outcome([Source(tmp_path / "a.csv", samples_in=samples_in)], {"a": frame}, tmp_path / "t")
         == "right"
     )
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz", "a.mat", "a.nc"])
+@pytest.mark.parametrize("code", [-9999, 9999, 1e36])
+def test_codes_of_missing_cells_are_told_of_arrays(tmp_path: Path, name: str, code: float) -> None:
+    values = A.abs().mask(A.iloc[3, 2] == A, code).to_numpy()
+    writers: dict[str, Callable[[Path], Any]] = {
+        "a.npy": lambda file: np.save(file, values),
+        "a.npz": lambda file: np.savez(file, x=values),
+        "a.mat": lambda file: savemat(file, {"x": values}),
+        "a.nc": lambda file: xr.Dataset({"x": (("sample", "f"), values)}).to_netcdf(file),
+    }
+    writers[name](tmp_path / name)
+    said = " ".join(ingest(tmp_path / name, tmp_path / "s.zarr").notes)
+    assert re.search(f" 2, have {re.escape(f'{code:g}')},", said)
+    (issue,) = validate(as_multi_view(values), n_clusters=2, n_neighbors=3).issues
+    assert (issue.kind, issue.count, issue.first) == ("missing codes", 1, (2,))
 
 
 @pytest.mark.parametrize("first", [[-4, 12, 7, 3], [45, 3, 22, 9]])

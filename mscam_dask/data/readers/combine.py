@@ -51,6 +51,12 @@ def gather(
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         loaded = read_sources(files, selection, stack)
     named = _named(loaded, views)
+    if may_lack_views:
+        there = {view.name for item in loaded for view in item.views}
+        named = [pair for pair in named if pair[0] in there] or named
+    _check_named(loaded, named)
+    left = [item for item in loaded if not item.views and item.labels is None]
+    loaded = [item for item in loaded if item not in left] or loaded
     if join is not None and len(loaded) > 1:  # the samples of other sources are not joined
         has_labels = views is None or labels is not None
         wanted = {old for old, _ in named}
@@ -69,9 +75,6 @@ def gather(
         loaded = [_joined(item, joined, first) for item in loaded]
     else:
         check_order([(item.where, view) for item in loaded for view in item.views])
-    if may_lack_views:
-        there = {view.name for item in loaded for view in item.views}
-        named = [pair for pair in named if pair[0] in there] or named
     chosen = _choose(loaded, named)
     more: tuple[str, ...] = ()
     if isinstance(others, Path):
@@ -80,7 +83,7 @@ def gather(
     if others is not None:
         codes, names = encode_labels(others)
     data = MultiViewData(chosen, ids, codes, names)
-    notes = (*(note for item in loaded for note in item.notes), *more)
+    notes = (*(note for item in (*loaded, *left) for note in item.notes), *more)
     return data, notes, tuple(item.origin for item in loaded if item.origin)
 
 
@@ -113,6 +116,18 @@ def _named(
     return named
 
 
+def _check_named(loaded: Sequence[SourceContents], named: Sequence[tuple[str, str]]) -> None:
+    """Refuse names that no view has."""
+    known = {view.name for item in loaded for view in item.views}
+    if missing := [old for old, _ in named if old not in known]:
+        listing = "; ".join(
+            f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
+            for item in loaded
+            if item.views or item.skipped
+        )
+        raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
+
+
 def _choose(
     loaded: Sequence[SourceContents], named: Sequence[tuple[str, str]]
 ) -> tuple[RowSource, ...]:
@@ -126,13 +141,6 @@ def _choose(
             f"No view was found, only labels in {' and '.join(item.where for item in loaded)}. Add the "
             "files with the views."
         )
-    missing = [old for old, _ in named if old not in held]
-    if missing:
-        listing = "; ".join(
-            f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
-            for item in loaded
-        )
-        raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
     for old, _ in named:
         if len(held[old]) > 1:
             raise DataError(

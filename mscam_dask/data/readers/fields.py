@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -51,12 +51,6 @@ _OF_STATISTICS = re.compile(
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # difference, beside the spread, of a sum or mean that is shown with few digits
 _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
-_CODES = (
-    *(int(digit * times) for digit in "789" for times in range(1, 7)),
-    *(int("9" * times) / scale for times in range(3, 7) for scale in (10, 100)),
-    *(2**bits - below for bits in (15, 31) for below in (0, 1)),
-)  # of missing values
-_FILL = 1e20  # and those that NetCDF, Stata and others fill in
 _CLASSES, _SOME_ROWS, _HEAD_ROWS = 20, 64, 32
 _MAY_BE_LABELS = re.compile(
     r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
@@ -211,24 +205,34 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
         for order in (ids, reversed(ids))
     )
     named = sorted({*range(n_first), *range(len(values) - n_last, len(values))})
-    rest = slice(n_first, len(values) - n_last)
-    found = [row for row in named if _is_statistic(values[row], values[rest], _STATISTICS)]
-    found += [
-        row
-        for row, others in ((0, values[1:]), (last, values[:-1]))
-        if row not in named and len(others) >= _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS
-        if _is_statistic(values[row], others, _STATISTICS[:2])
-    ]
+    rest = values[n_first : len(values) - n_last]
+    found = [row for row in named if _is_statistic(values[row], rest, _STATISTICS)]
+    if len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS:
+        others = ((row, np.delete(values, row, axis=0)) for row in {0, last} - {*named})
+        found += [row for row, rest in others if _is_statistic(values[row], rest, _STATISTICS[:2])]
     if found:
         what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
         raise DataError(
             f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
             "rename it if it is one: this is looked for in the first and the last rows."
         )
+    named = sorted({*named, *unlike_most(ids)})
     if not named:
         return []
     listing = ", ".join(repr(ids[row]) for row in named)
-    return [f"{listing} at the start or end taken as samples; remove them if they are none."]
+    return [f"{listing} taken as samples; remove them if they are none, as their names suggest."]
+
+
+def unlike_most(names: Sequence[str]) -> list[int]:
+    """Positions of the few names that begin with other letters than three quarters of them do."""
+    starts = [re.match(r"[^\W\d_]*", name.casefold())[0] for name in names]  # type: ignore[index]
+    counts = Counter(starts)
+    if len(names) < _SOME or 4 * max(counts.values()) < 3 * len(names):
+        return []
+    few = {
+        start for start, n in counts.items() if n <= 2 and re.search("[g-z]", start)
+    }  # no hexadecimal ids
+    return [place for place, start in enumerate(starts) if start in few]
 
 
 def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str]) -> bool:
@@ -243,23 +247,6 @@ def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str])
             return False
         distances = np.abs(frame.loc[:, differs].agg([*kinds]).to_numpy() - own[differs])
         return bool((distances <= _ROUNDED * spread[differs]).all(axis=1).any())
-
-
-def notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
-    """A note on columns with a number such as -999 that is far from all others: it may mark missing cells."""
-    found: dict[float, list[str]] = defaultdict(list)
-    for extremes in (np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)):
-        sizes = np.abs(extremes)
-        for place in np.flatnonzero(np.isin(sizes, _CODES) | (sizes >= _FILL)):
-            column, code = values[:, place], float(extremes[place])
-            others = column[(column != code) & ~np.isnan(column)]
-            if others.size and (code < 0 <= others.min() or np.abs(others).max() < abs(code) / 10):
-                found[code].append(names[int(place)])
-    return [
-        f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, unlike all other values; write NA if it "
-        "marks missing cells."
-        for code, columns in found.items()
-    ]
 
 
 def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:

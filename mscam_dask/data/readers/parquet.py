@@ -12,7 +12,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
+from mscam_dask.data.readers.base import (
+    Selection,
+    Source,
+    SourceContents,
+    check_size,
+    needing,
+    unreadable,
+)
 from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.views.conversion import as_text
@@ -112,20 +119,25 @@ _WORKBOOKS = (b"PK", b"\xd0\xcf\x11\xe0")
 
 # Bytes of memory, measured, for each byte of XML, and for each cell of a sheet, empty ones too.
 _XML_BYTES, _CELL_BYTES = 10, 40
+_HIDDEN = re.compile(rb'<(?:\w+:)?(?:row|col) [^>]*\bhidden="(?:1|true)"')
 _FILLED_CELL = re.compile(rb'<(?:\w+:)?c [^>]*?\br="([A-Z]{1,3})(\d+)"[^>]*(?<!/)>(?!</)')
 
 
-def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> list[Table]:
-    """The tables of a workbook, of each sheet that has cells; the view of an only one is named by the file."""
+def excel_tables(
+    source: Source, selection: Selection, _stack: ExitStack
+) -> list[Table | SourceContents]:
+    """The tables of a workbook, of each sheet that has cells, and what was left out; an only view is named by the file."""
     with source.file.open("rb") as stream:
         if not stream.read(4).startswith(_WORKBOOKS):  # text, as instruments write under this name
             return [text_table(source)]
     import pandas as pd
 
+    where, notes = str(source.path), []
     with unreadable(source, "an Excel workbook"):
         if zipfile.is_zipfile(source.file):
             with zipfile.ZipFile(source.file) as archive:
-                _check_sizes(source, archive)
+                if _has_hidden_cells(source, archive):
+                    notes = [f"{where}: hidden rows and columns are read too."]
         needed = "xlrd" if source.suffix == ".xls" else "'mscam-dask[excel]'"
         missing = needing(source, needed, "save the sheets as CSV")
         with missing, pd.ExcelFile(source.file) as book:
@@ -161,27 +173,31 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
         raise DataError(
             f"{source.path} has no cells in a visible sheet; a sheet has at least one row for each sample."
         )
-    tables = [
-        _sheet_table(source, filled[name], str(source.path), source.view_name)
-        if is_one
-        else _sheet_table(source, filled[name], f"{source.path}, sheet {name!r}", str(name))
-        for name in wanted
+    if hidden:
+        notes.append(f"{where}: left out hidden sheets {sorted(hidden)} (--view NAME takes one).")
+    left = (*(str(name) for name in filled if name not in wanted), *sorted(hidden))
+    return [
+        *(
+            _sheet_table(source, filled[name], where, source.view_name)
+            if is_one
+            else _sheet_table(source, filled[name], f"{where}, sheet {name!r}", str(name))
+            for name in wanted
+        ),
+        SourceContents(f"{where}, other sheets", (), notes=tuple(notes), skipped=left),
     ]
-    note = f"{source.path}: left out hidden sheets {sorted(hidden)} (--view NAME takes one)."
-    if hidden and tables:
-        tables[0] = replace(tables[0], notes=(*tables[0].notes, note))
-    return tables
 
 
-def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
-    """Refuse sheets that take too much memory: of many cells, or with one far from the others."""
+def _has_hidden_cells(source: Source, archive: zipfile.ZipFile) -> bool:
+    """Return whether rows or columns are hidden; refuse sheets that take too much memory: many cells, or one far away."""
     parts = archive.infolist()
     n_bytes = _XML_BYTES * sum(part.file_size for part in parts)
     check_size(source, "its sheets", n_bytes)
-    shapes = [(0, 0)]
+    shapes, has_hidden = [(0, 0)], False
     for part in parts:
         if part.filename.endswith(".xml"):
-            found = {*_FILLED_CELL.findall(archive.read(part))}
+            text = archive.read(part)
+            has_hidden |= _HIDDEN.search(text) is not None
+            found = {*_FILLED_CELL.findall(text)}
             columns = [
                 functools.reduce(lambda number, letter: 26 * number + letter - 64, letters, 0)
                 for letters, _ in found
@@ -190,15 +206,15 @@ def _check_sizes(source: Source, archive: zipfile.ZipFile) -> None:
     n_rows, n_columns = max(shapes, key=math.prod)
     n_bytes += _CELL_BYTES * sum(map(math.prod, shapes))
     check_size(source, f"its sheets, one with {n_rows} rows and {n_columns} columns,", n_bytes)
+    return has_hidden
 
 
 def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> Table:
-    """The table of a sheet, by way of text, without empty rows and columns."""
-    is_filled = sheet != ""
+    """The table of a sheet, by way of text, without empty columns; empty rows are blank lines."""
     stream = io.StringIO()
-    rows = sheet.loc[is_filled.any(axis=1), is_filled.any(axis=0)]
+    rows = sheet.loc[:, (sheet != "").any(axis=0)]
     check_size(source, "its text", 4 * int(rows.map(len).to_numpy().sum()))  # a text may be shared
-    csv.writer(stream).writerows(rows.itertuples(index=False))
+    csv.writer(stream).writerows(row if any(row) else () for row in rows.itertuples(index=False))
     text = stream.getvalue()
     told = replace(source, skip=0, delimiter=",", decimal=source.decimal or ".")
     found = text_table(told, lambda: io.StringIO(text), where=where)

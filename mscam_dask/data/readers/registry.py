@@ -36,7 +36,9 @@ class Format:
 
     name: str
     matches: Callable[[Path], bool]
-    read: Callable[[Source, Selection, ExitStack], SourceContents | list[Table]]
+    read: Callable[
+        [Source, Selection, ExitStack], SourceContents | Sequence[SourceContents | Table]
+    ]
 
 
 def _ends_with(*suffixes: str) -> Callable[[Path], bool]:
@@ -93,8 +95,8 @@ def read_sources(
 def table_of(source: Source) -> Table:
     """Open a file that is one table."""
     with ExitStack() as stack:
-        match _opened(source, Selection(), stack):
-            case [Table() as table]:
+        match [item for item in _opened(source, Selection(), stack) if isinstance(item, Table)]:
+            case [table]:
                 return table
     raise DataError(
         f"{source.path} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
@@ -116,7 +118,7 @@ def _opened(
         for candidate in FORMATS:
             if candidate.matches(path):
                 found = candidate.read(source, selection, stack)
-                return found if isinstance(found, list) else [found]
+                return [found] if isinstance(found, SourceContents) else found
     except PermissionError as error:
         raise not_allowed(source, error) from error
     if path.suffix.lower() in (".rds", ".rdata", ".rda"):

@@ -258,6 +258,7 @@ def _shared(
         for position, column in columns.items() if table.told_ids is None else ():
             stands_out = not (column.is_whole and table.has_many_keys)
             stands_out |= position == first and not column.counts_rows
+            stands_out &= column.may_number_rows or not column.counts_rows  # ranks
             if column.key is not None and (stands_out or column.strength):
                 holders[column.key].append((index, position))
             if position in leading and stands_out:

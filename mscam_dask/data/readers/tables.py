@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,12 +21,12 @@ from mscam_dask.data.readers.fields import (
     is_missing,
     is_number,
     is_value,
-    notes_of_codes,
     notes_of_labels,
     notes_of_statistics,
     notes_of_thousands,
     number_of,
     parsed_labels,
+    unlike_most,
 )
 from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank, rows_of
@@ -234,6 +235,7 @@ def _on_rows(
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     if own is not None:
+        _check_second_header(table, own)
         _check_ids(table, own)
     if features or truth is None:
         values = _values(table, rows, features)
@@ -262,13 +264,21 @@ def _on_rows(
     )
 
 
-def _check_ids(table: Table, ids: Column) -> None:
-    """Refuse repeated ids, and a second header or a few commented rows among the rows."""
-    if ids.name and ids.name in ids.texts:
+def _check_second_header(table: Table, ids: Column) -> None:
+    """Refuse a row that is called as the column of ids or names is, and a first one without a name."""
+    rows = [row for row, text in enumerate(ids.texts) if text and text == ids.name]
+    if [*map(is_missing, ids.texts[:_HEADINGS])] == [True, False, False]:
+        rows = [0]
+    if rows:
         raise DataError(
-            f"{table.where}: row {ids.texts.index(ids.name)} (counted from 0 below the header) is called {ids.name!r}, as the "
-            "column of sample ids is: it seems to be a second header. Remove it."
+            f"{table.where}: row {rows[0]} (counted from 0 below the header) is called {ids.texts[rows[0]]!r}: it seems to be a second header, "
+            "of units, types or levels. Remove it, leave out the lines above it (--skip) if it has the names of columns, or name it in its "
+            "first column if it is none."
         )
+
+
+def _check_ids(table: Table, ids: Column) -> None:
+    """Refuse repeated ids, and a few commented rows among the rows."""
     hashed = [text for text in ids.texts if text.startswith("#")]
     if 0 < 2 * len(hashed) < len(ids.texts):
         raise DataError(
@@ -296,15 +306,19 @@ def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
 
 
 def _check_long(table: Table, values: NDArray[Any]) -> None:
-    """Refuse three columns of which the first two have each combination once, as a long table has."""
+    """Refuse three columns of which the first two have no combination twice, and all or sorted ones, as a long table has."""
     if values.shape[1] != _LONG or not len(values):
         return
-    n_keys, n_names = (len(np.unique(values[:, column])) for column in (0, 1))
-    is_full = n_keys * n_names == len(values) == len(np.unique(values[:, :2], axis=0))
-    if is_full and min(n_keys, n_names) > 1:
+    pairs, n_rows = values[:, :2], len(values)
+    sizes = [len(np.unique(keys)) for keys in pairs.T]
+    orders = np.lexsort(pairs.T), np.lexsort(pairs.T[::-1])
+    is_long = math.prod(sizes) == n_rows or (
+        (np.floor(pairs) == pairs).all() and any((np.diff(order) == 1).all() for order in orders)
+    )
+    if is_long and min(sizes) > 1 and max(sizes) < n_rows == len(np.unique(pairs, axis=0)):
         first, second, third = table.columns[:_LONG]
         raise DataError(
-            f"{table.where}: {first!r} and {second!r} have each combination of their {n_keys} and {n_names} values once, as "
+            f"{table.where}: {first!r} and {second!r} have no combination of their {sizes[0]} and {sizes[1]} values twice, as "
             "a long table with several rows for a sample has. Give each sample one row (pandas: "
             f"frame.pivot(index={first!r}, columns={second!r}, values={third!r})), or set id_column=False (--id-column none) if each row is one."
         )
@@ -379,6 +393,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         rows = TableRows(table, [], samples)
     else:
         rows = TableRows(table, [key.position], samples, without_labels(key.position))
+        _check_second_header(table, rows.texts[key.position])
     usual = _label_names(of_labels, selection)
     truth = next((name for name in usual if selection.labels in (None, name)), None)
     why = {name: "labels too" if name in usual else "counts no gene" for name in of_labels}
@@ -414,12 +429,13 @@ def _check_one_each(table: Table, samples: Sequence[int]) -> None:
 
 
 def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> None:
-    """Refuse columns without a number in their names, which the others have, and with values unlike those of the others.
+    """Refuse columns with names unlike the others, or without a number that these have, and with values unlike theirs.
 
     Such values lie mostly outside the range of the others, are the only zeros and ones, or rise in the first column alone.
     """
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
+    are_apart[unlike_most(names)] = True
     others = values[~are_apart]
     if not table.has_header or len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
         return
@@ -431,9 +447,8 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     found = [names[place] for place in np.flatnonzero(are_apart & are_odd)]
     if found:
         raise DataError(
-            f"{table.where}: columns [{listed(found)}] have no number in their names, as {len(others)} others have, and values "
-            "unlike theirs. Remove them if they describe the features (--id-column takes one as the names of these), or add "
-            "numbers to their names if they are samples."
+            f"{table.where}: columns [{listed(found)}] have names and values unlike those of {len(others)} others. Remove them if they "
+            "describe the features (--id-column takes one as the names of these), or name them as the others if they are samples."
         )
 
 
@@ -515,10 +530,10 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     notes = [*notes, *notes_of_statistics(values, sample_ids or (), table.where)]
-    if values.size:
-        shown = feature_names or [f"column {j}" for j in range(values.shape[1])]
-        notes += notes_of_codes(values, shown)
-        notes += notes_of_thousands(values, shown) if table.decimal == "." else []
+    if values.size and table.decimal == ".":
+        notes += notes_of_thousands(
+            values, feature_names or [f"column {j}" for j in range(values.shape[1])]
+        )
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),

@@ -21,7 +21,6 @@ from mscam_dask.data.readers.dialect import (
     check_widths,
     dialect_of,
     fields_of,
-    is_blank,
     shown_fields,
     split_rows,
 )
@@ -214,13 +213,10 @@ def _heading(
             has_header = True
         else:
             has_header, note = _has_header(source, where, rows, decimal)
-        are_odd = len({*first}) < len(first) or are_rising(second[1:])
-        if (
-            has_header
-            and are_odd
-            and len(second) > _NUMBERED
-            and _name_decimals(second[1:], rows[2:])
-        ):
+        named = second[0 if second and is_number(second[0], decimal) else 1 :]
+        are_odd = len({*first}) < len(first) or are_rising(named)
+        are_odd |= len(named) == len(second) and len({*named}) > 1  # without an id
+        if has_header and are_odd and _name_decimals(named, rows[2:]):
             raise DataError(
                 f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
                 f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."
@@ -404,38 +400,39 @@ def _blocks(
     plain = _PlainRows(dialect, {*numbers} - {*texts})
     first = 0
     with unreadable(source, "text", is_text=True), opened() as stream:
-        lines = _lines(stream, source, is_one_column=width == 1)
+        lines = _lines(stream, source, width, where if not texts else "")
         while chunk := [*itertools.islice(lines, size)]:
             if (block := plain.read(chunk)) is not None:
                 first += len(block[1])
                 yield block
                 continue
-            rows = [
-                row
-                for row in fields_of(chunk, dialect.delimiter, lines)
-                if width == 1 or not is_blank(row)
-            ]
+            rows = [*fields_of(chunk, dialect.delimiter, lines)]
             for index, row in enumerate(rows, first):
                 if len(row) != width:
                     raise _other_width(where, dialect, row, index)
             first += len(rows)
-            if rows:
-                yield [*zip(*rows, strict=True)], None
+            yield [*zip(*rows, strict=True)], None
 
 
-def _lines(stream: IO[str], source: Source, *, is_one_column: bool) -> Iterator[str]:
-    """Lines below the header; a blank one among rows of one field is a missing value."""
-    n_blank = 0
+def _lines(stream: IO[str], source: Source, width: int, of_numbers: str) -> Iterator[str]:
+    """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`."""
+    n_blank = n_rows = 0
     for text in itertools.islice(stream, source.skip, None):
         line = text.rstrip(_END)
         if source.comment is not None and line.startswith(source.comment):
             continue
-        if is_one_column and not line.strip():
+        if not line.strip():
             n_blank += 1
             continue
-        yield from itertools.repeat('""\n', n_blank)
-        yield line
+        if width > 1 and n_blank and n_rows > 1 and of_numbers:
+            raise DataError(
+                f"{of_numbers}: blank lines separate blocks of rows without sample ids, the first in front of {shown_fields([line])}. "
+                "Remove these lines if the blocks are one table, or write each block to a file of its own."
+            )
+        n_rows = 1 if n_blank else n_rows + 1
+        yield from itertools.repeat('""\n', n_blank if width == 1 else 0)
         n_blank = 0
+        yield line
 
 
 class _PlainRows:

@@ -33,6 +33,17 @@ _MIN_PRESENT = 3
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
 
+_CODES = np.array(  # that mark missing values, and those that NetCDF and others fill in
+    [
+        *(int(digit * times) for digit in "789" for times in range(1, 7)),
+        *(int("9" * times) / scale for times in range(3, 7) for scale in (10, 100)),
+        *(2**bits - below for bits in (15, 31) for below in (0, 1)),
+        *(10.0**power for power in range(20, 39)),
+        *(9.969209968386869e36, 3.4028234663852886e38),
+    ],
+    dtype=np.float32,
+)
+
 _CORNER = 64  # rows and columns that show the kind of a square view
 
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
@@ -47,6 +58,7 @@ class DataIssue:
         "zero rows",
         "constant columns",
         "label columns",
+        "missing codes",
         "presence table",
         "repeated samples",
         "few shared samples",
@@ -75,6 +87,10 @@ class DataIssue:
             "label columns": (
                 f"View {self.view!r} has column(s) {list(self.others)} of whole numbers, which are clustered like the "
                 "other features. Drop them if they are labels; make them the index (frame.set_index) if they are ids."
+            ),
+            "missing codes": (
+                f"View {self.view!r}: {self.count} column(s), the first {', have '.join(self.others)}, unlike all other "
+                "values; write NaN (NA in text) if it marks missing cells."
             ),
             "presence table": (
                 f"View {self.view!r} has 0 and 1 only, and may say which samples a class, a fold or a view has. Leave it out "
@@ -141,6 +157,8 @@ def validate(
             )
         ):
             issues.append(DataIssue(view.name, "presence table", 0, (), view.shape[1]))
+    may_have = [v for v, scan in pairs if _are_codes(np.r_[scan.lowest, scan.highest]).any()]
+    issues += itertools.chain.from_iterable(over(issues_of_codes, may_have))
     pairwise = [view for view in data.views if view.view_type != "features"]
     allowed = {view.name: scan.rounding for view, scan in pairs}
     list(over(functools.partial(_check_pairwise, allowed=allowed), pairwise))
@@ -174,6 +192,34 @@ def check_not_empty(view: RowSource) -> None:
             f"View {view.name!r} is empty: shape {view.shape}; it needs at least one sample and one "
             "column. Drop the view, or check how it was read."
         )
+
+
+def _are_codes(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    with np.errstate(over="ignore"):
+        return np.isin(np.abs(values).astype(np.float32), _CODES)
+
+
+def issues_of_codes(view: RowSource) -> list[DataIssue]:
+    """Return data warnings on numbers, such as -999, that are far from all others of a feature, which vary."""
+    extremes = np.full((2, view.shape[1]), np.nan)
+    for start, stop in row_ranges(view) if view.view_type == "features" else ():
+        rows = view.read(start, stop)
+        extremes[0] = np.fmin(extremes[0], np.fmin.reduce(rows))
+        extremes[1] = np.fmax(extremes[1], np.fmax.reduce(rows))
+    columns, codes = np.nonzero(_are_codes(extremes))[1], extremes[_are_codes(extremes)]
+    low, high = np.full((2, len(codes)), np.nan)
+    for start, stop in row_ranges(view) if len(codes) else ():
+        rows = view.read(start, stop)[:, columns]
+        rows = np.where(rows == codes, np.nan, rows)
+        low, high = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
+    is_far = ((codes < 0) & (low >= 0)) | (np.fmax(-low, high) < np.abs(codes) / 10)
+    names, issues = view.feature_names or range(view.shape[1]), []
+    for code in np.unique(codes[is_far & (low < high)]):
+        at = columns[is_far & (low < high) & (codes == code)].tolist()
+        others = (repr(names[at[0]]), f"{code:g}")
+        first = tuple(at[:_SHOWN])
+        issues.append(DataIssue(view.name, "missing codes", len(at), first, view.shape[1], others))
+    return issues
 
 
 def check_values(view: RowSource) -> _Scan:
