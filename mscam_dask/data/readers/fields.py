@@ -54,7 +54,7 @@ _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means
 _CLASSES, _SOME_ROWS, _HEAD_ROWS = 20, 64, 32
 _MAY_BE_LABELS = re.compile(
     r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
-    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion))(?![^\W_])",
+    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion)|batch|site|plate|fold|split)(?![^\W_])",
     re.IGNORECASE,
 )
 _RISING = 3  # numbers that hardly rise by chance
@@ -290,7 +290,9 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
         if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
             found.append(names[place])
     return (
-        [f"column(s) {listed(found)} taken as features; --labels NAME if one has the labels."]
+        [
+            f"column(s) {listed(found)} taken as features; remove batches and folds; --labels NAME if one has the labels."
+        ]
         if found
         else []
     )

@@ -31,6 +31,7 @@ from mscam_dask.errors import DataError
 
 # Rows that are looked at before a matrix is read, which may be a large view.
 _HEAD = 64
+_OF_CELLS = re.compile(r"(?<![^\W_])(mask|missing|observed|qc|flags?)(?![^\W\d_])", re.IGNORECASE)
 _FEW = 5  # rows that are in an order by chance
 
 
@@ -209,7 +210,7 @@ def is_matrix(value: Any) -> bool:
 
 
 def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
-    """Matrices that are hardly views, and what they are: orders of samples, or a column of marks for each view."""
+    """Matrices that are hardly views, and what they are: orders of samples, or marks of views or of cells."""
     orders = [name for name, table in tables.items() if _are_orders(table)]
     cells = (found.groups[name] for name, value in found.values.items() if isinstance(value, list))
     marks = {
@@ -225,8 +226,15 @@ def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
     of_marks = (
         "zeros and ones for each view; write rows of NaN for samples that a view does not have"
     )
-    marks = {name for name in marks if tables[name].shape[1] == n_views}
-    return dict.fromkeys(orders, "orders of samples") | dict.fromkeys(sorted(marks), of_marks)
+    found_marks = {name: of_marks for name in sorted(marks) if tables[name].shape[1] == n_views}
+    shapes = [table.shape for table in tables.values()]
+    found_marks |= {
+        name: "zeros and ones for each cell; write NaN in missing cells"
+        for name, table in tables.items()
+        if _OF_CELLS.search(name) and shapes.count(table.shape) > 1 and not is_sparse(table)
+        if _are_marks(_in_memory(table))
+    }
+    return dict.fromkeys(orders, "orders of samples") | found_marks
 
 
 def _are_marks(rows: NDArray[Any]) -> bool:

@@ -318,6 +318,17 @@ def test_marks_of_the_samples_of_each_view_are_no_view_unless_asked_for(
     assert ingested(tmp_path / "a.mat").views == ("X_0", "X_1", "X_2")
 
 
+@pytest.mark.parametrize("name", ["mask", "x_mask", "missing", "x_qc"])
+def test_marks_of_the_cells_of_a_view_are_no_view_unless_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    path = save_archive(tmp_path / "a.npz", **{"x": COLOUR, name: COLOUR > 0})
+    found = ingested(path)
+    assert found.views == ("x",)
+    assert found.tells(name, "zeros and ones", f"--view {name}")
+    assert ingested(path, views=["x", name]).views == ("x", name)
+
+
 def test_a_file_of_several_arrays_is_refused(tmp_path: Path) -> None:
     """Of which np.load reads the first."""
     with (tmp_path / "a.npy").open("wb") as stream:
