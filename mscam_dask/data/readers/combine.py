@@ -51,12 +51,9 @@ def gather(
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         loaded = read_sources(files, selection, stack)
     named = _named(loaded, views)
-    if may_lack_views:
-        there = {view.name for item in loaded for view in item.views}
-        named = [pair for pair in named if pair[0] in there] or named
-    _check_named(loaded, named)
-    left = [item for item in loaded if not item.views and item.labels is None]
-    loaded = [item for item in loaded if item not in left] or loaded
+    found = loaded
+    left = [item for item in found if not item.views and item.labels is None]
+    loaded = [item for item in found if item not in left] or found
     if join is not None and len(loaded) > 1:  # the samples of other sources are not joined
         has_labels = views is None or labels is not None
         wanted = {old for old, _ in named}
@@ -75,7 +72,10 @@ def gather(
         loaded = [_joined(item, joined, first) for item in loaded]
     else:
         check_order([(item.where, view) for item in loaded for view in item.views])
-    chosen = _choose(loaded, named)
+    if may_lack_views:
+        there = {view.name for item in loaded for view in item.views}
+        named = [pair for pair in named if pair[0] in there] or named
+    chosen = _choose(loaded, named, found)
     more: tuple[str, ...] = ()
     if isinstance(others, Path):
         others, more = labels_of_file(others, ids, chosen[0].shape[0])
@@ -116,22 +116,12 @@ def _named(
     return named
 
 
-def _check_named(loaded: Sequence[SourceContents], named: Sequence[tuple[str, str]]) -> None:
-    """Refuse names that no view has."""
-    known = {view.name for item in loaded for view in item.views}
-    if missing := [old for old, _ in named if old not in known]:
-        listing = "; ".join(
-            f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
-            for item in loaded
-            if item.views or item.skipped
-        )
-        raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
-
-
 def _choose(
-    loaded: Sequence[SourceContents], named: Sequence[tuple[str, str]]
+    loaded: Sequence[SourceContents],
+    named: Sequence[tuple[str, str]],
+    found: Sequence[SourceContents],
 ) -> tuple[RowSource, ...]:
-    """Return the requested views under their new names."""
+    """Return the requested views under their new names; others that were `found` are named in errors."""
     held: dict[str, list[tuple[RowSource, str]]] = defaultdict(list)
     for item in loaded:
         for view in item.views:
@@ -141,6 +131,14 @@ def _choose(
             f"No view was found, only labels in {' and '.join(item.where for item in loaded)}. Add the "
             "files with the views."
         )
+    missing = [old for old, _ in named if old not in held]
+    if missing:
+        listing = "; ".join(
+            f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
+            for item in found
+            if item.views or item.skipped
+        )
+        raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
     for old, _ in named:
         if len(held[old]) > 1:
             raise DataError(

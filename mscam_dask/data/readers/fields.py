@@ -289,10 +289,8 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
         kinds = np.unique(values[:, place])
         if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
             found.append(names[place])
-    return (
-        [
-            f"column(s) {listed(found)} taken as features; remove batches and folds; --labels NAME if one has the labels."
-        ]
-        if found
-        else []
-    )
+    if not found:
+        return []
+    return [
+        f"column(s) {listed(found)} taken as features; remove batches and folds; --labels NAME if one has the labels."
+    ]

@@ -198,11 +198,9 @@ def _has_hidden_cells(source: Source, archive: zipfile.ZipFile) -> bool:
             text = archive.read(part)
             has_hidden |= _HIDDEN.search(text) is not None
             found = {*_FILLED_CELL.findall(text)}
-            columns = [
-                functools.reduce(lambda number, letter: 26 * number + letter - 64, letters, 0)
-                for letters, _ in found
-            ]
-            shapes.append((max((int(row) for _, row in found), default=0), max(columns, default=0)))
+            last = max((letters.rjust(3, b"@") for letters, _ in found), default=b"@")
+            n_columns = functools.reduce(lambda number, letter: 26 * number + letter - 64, last, 0)
+            shapes.append((max((int(row) for _, row in found), default=0), n_columns))
     n_rows, n_columns = max(shapes, key=math.prod)
     n_bytes += _CELL_BYTES * sum(map(math.prod, shapes))
     check_size(source, f"its sheets, one with {n_rows} rows and {n_columns} columns,", n_bytes)

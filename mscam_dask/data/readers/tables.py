@@ -235,8 +235,7 @@ def _on_rows(
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     if own is not None:
-        _check_second_header(table, own)
-        _check_ids(table, own)
+        _check_names(table, own)
     if features or truth is None:
         values = _values(table, rows, features)
     else:  # labels only
@@ -264,8 +263,8 @@ def _on_rows(
     )
 
 
-def _check_second_header(table: Table, ids: Column) -> None:
-    """Refuse a row that is called as the column of ids or names is, and a first one without a name."""
+def _check_names(table: Table, ids: Column) -> None:
+    """Refuse a second header: a row that is called as its column is, or a first one without a name; and ids of no samples."""
     rows = [row for row, text in enumerate(ids.texts) if text and text == ids.name]
     if [*map(is_missing, ids.texts[:_HEADINGS])] == [True, False, False]:
         rows = [0]
@@ -275,10 +274,8 @@ def _check_second_header(table: Table, ids: Column) -> None:
             "of units, types or levels. Remove it, leave out the lines above it (--skip) if it has the names of columns, or name it in its "
             "first column if it is none."
         )
-
-
-def _check_ids(table: Table, ids: Column) -> None:
-    """Refuse repeated ids, and a few commented rows among the rows."""
+    if table.samples_in == "columns":
+        return
     hashed = [text for text in ids.texts if text.startswith("#")]
     if 0 < 2 * len(hashed) < len(ids.texts):
         raise DataError(
@@ -393,7 +390,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         rows = TableRows(table, [], samples)
     else:
         rows = TableRows(table, [key.position], samples, without_labels(key.position))
-        _check_second_header(table, rows.texts[key.position])
+        _check_names(table, rows.texts[key.position])
     usual = _label_names(of_labels, selection)
     truth = next((name for name in usual if selection.labels in (None, name)), None)
     why = {name: "labels too" if name in usual else "counts no gene" for name in of_labels}
