@@ -176,15 +176,14 @@ def excel_tables(
     if hidden:
         notes.append(f"{where}: left out hidden sheets {sorted(hidden)} (--view NAME takes one).")
     left = (*(str(name) for name in filled if name not in wanted), *sorted(hidden))
-    return [
-        *(
-            _sheet_table(source, filled[name], where, source.view_name)
-            if is_one
-            else _sheet_table(source, filled[name], f"{where}, sheet {name!r}", str(name))
-            for name in wanted
-        ),
-        SourceContents(f"{where}, other sheets", (), notes=tuple(notes), skipped=left),
+    others = SourceContents(f"{where}, other sheets", (), notes=tuple(notes), skipped=left)
+    tables = [
+        _sheet_table(source, filled[name], where, source.view_name)
+        if is_one
+        else _sheet_table(source, filled[name], f"{where}, sheet {name!r}", str(name))
+        for name in wanted
     ]
+    return [*tables, others] if left or notes else [*tables]
 
 
 def _has_hidden_cells(source: Source, archive: zipfile.ZipFile) -> bool:

@@ -195,7 +195,7 @@ def check_not_empty(view: RowSource) -> None:
 
 
 def _are_codes(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         return np.isin(np.abs(values).astype(np.float32), _CODES)
 
 
