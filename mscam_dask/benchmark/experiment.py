@@ -56,7 +56,7 @@ from mscam_dask.benchmark.trial import Trial, run_trials
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.views.validation import validate
-from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.estimators._resources import executor_for
 from mscam_dask.monitor.events import StepFinished, StepStarted
 from mscam_dask.monitor.messages import duration, plural
@@ -67,7 +67,7 @@ from mscam_dask.pipeline.cluster import (
     open_cluster,
     smallest_memory_bytes,
 )
-from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, interrupt_of
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run import Observer
 from mscam_dask.pipeline.run_directory import lock_directory, write_whole
 from mscam_dask.pipeline.security import check_execution
@@ -164,19 +164,10 @@ def run_experiment(
             experiment.begin()
         if overwrite and (path / "trials").is_dir():
             shutil.rmtree(path / "trials")
-        with GracefulShutdown(lambda: experiment.end("interrupted")) as shutdown:
-            try:
-                with experiment.exits:
-                    experiment.execute()
-                    return experiment.record
-            except BaseException as error:
-                is_signal = isinstance(interrupt_of(error), KeyboardInterrupt)
-                experiment.end("interrupted" if is_signal else "failed")
-                if not is_signal:
-                    raise
-                if shutdown.exit_code == TemporaryFailure.exit_code:
-                    raise TemporaryFailure(f"Stopped by SIGTERM. {_REMEDY}") from error
-                raise KeyboardInterrupt(_REMEDY) from error
+        shutdown = GracefulShutdown(lambda: experiment.end("interrupted"))
+        with shutdown.reported(experiment.failed, _REMEDY), experiment.exits:
+            experiment.execute()
+            return experiment.record
 
 
 def _varies(table: RunsTable | SweepTable) -> str:
@@ -336,6 +327,10 @@ class _Experiment:
         except (MscamError, OSError) as error:
             note = f"The results are complete, but the report failed: {error}"
             self._notify(StepFinished(step="report", summary="failed", notes=(note,), seconds=0.0))
+
+    def failed(self, error: BaseException) -> None:
+        """End with an error or an interrupt."""
+        self.end("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
 
     def end(self, state: str) -> str:
         """Write the record with a final state, if it had begun; return the message of a deadline."""

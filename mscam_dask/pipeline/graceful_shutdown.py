@@ -127,6 +127,21 @@ class GracefulShutdown:
     def __exit__(self, *_: object) -> None:
         self._exits.close()
 
+    @contextmanager
+    def reported(self, failed: Callable[[BaseException], object], remedy: str) -> Iterator[None]:
+        """Enter; `failed` gets the error that ends it, and an interrupt of a signal is raised with a remedy."""
+        with self:
+            try:
+                yield
+            except BaseException as error:
+                cause = interrupt_of(error)
+                failed(cause)
+                if not isinstance(cause, KeyboardInterrupt):
+                    raise
+                if self.exit_code == TemporaryFailure.exit_code:
+                    raise TemporaryFailure(f"Stopped by {self.signal_name}. {remedy}") from error
+                raise KeyboardInterrupt(remedy) from error
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if _is_repeated(number, since=self._handled_at):
             return

@@ -33,7 +33,6 @@ from mscam_dask.errors import (
     DataWarning,
     MemoryPlanWarning,
     MscamError,
-    TemporaryFailure,
     UnstableClustersWarning,
     system_limit,
     without_credentials,
@@ -53,7 +52,7 @@ from mscam_dask.pipeline.cluster import (
     open_cluster,
     page_of,
 )
-from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals, interrupt_of
+from mscam_dask.pipeline.graceful_shutdown import GracefulShutdown, defer_signals
 from mscam_dask.pipeline.open_data import (
     NAME_DIGITS,
     OpenData,
@@ -119,31 +118,22 @@ class Run:
                 with self._events_appended():
                     self._report()
             return RunOutcome(self.directory, self.record, resumed=False)
-        with self._events_appended(), self._shutdown:
+        with self._events_appended(), self._shutdown.reported(self.failed, self._remedy):
             try:
-                try:
-                    self._compute()
-                except (DataError, OSError) as error:
-                    if self._opened is not None and self._opened.was_replaced(self._settings.data):
-                        raise changed_data(f"The store {self._opened.store}") from error
-                    raise
-                directory = self.directory
-                if directory.replaced is not None:
-                    what = f"The run in {directory.replaced}"
-                    with failures_are_typed(what, "run the same command again."):
-                        directory = RunDirectory(directory.replaced).replace_with(directory)
-                if self._settings.output.keep is not None:
-                    with self._last_step("retain") as summary:
-                        names = ", ".join(stored_run.remove_old_runs(self._settings, directory))
-                        summary.text = f"removed {names}" if names else "nothing to remove"
-            except BaseException as error:
-                cause = interrupt_of(error)
-                self.failed(cause)
-                if not isinstance(cause, KeyboardInterrupt):
-                    raise
-                if self._shutdown.exit_code == TemporaryFailure.exit_code:
-                    raise TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}") from error
-                raise KeyboardInterrupt(self._remedy) from error
+                self._compute()
+            except (DataError, OSError) as error:
+                if self._opened is not None and self._opened.was_replaced(self._settings.data):
+                    raise changed_data(f"The store {self._opened.store}") from error
+                raise
+            directory = self.directory
+            if directory.replaced is not None:
+                what = f"The run in {directory.replaced}"
+                with failures_are_typed(what, "run the same command again."):
+                    directory = RunDirectory(directory.replaced).replace_with(directory)
+            if self._settings.output.keep is not None:
+                with self._last_step("retain") as summary:
+                    names = ", ".join(stored_run.remove_old_runs(self._settings, directory))
+                    summary.text = f"removed {names}" if names else "nothing to remove"
         return RunOutcome(directory, directory.read_record())
 
     @contextlib.contextmanager

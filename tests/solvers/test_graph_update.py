@@ -31,7 +31,6 @@ from mscam_dask.solvers.graph_update import (
     neighbor_widths,
     projected_distances,
     projected_weight,
-    select_neighbors,
     spread_affinity,
     tied_neighbor_weights,
 )
@@ -253,23 +252,6 @@ class TestAdaptiveNeighbors:
     def test_widths_of_eq_30(self) -> None:
         d = np.array([[1.0, 2.0, 4.0], [3.0, 3.0, 3.0]])
         assert_allclose(neighbor_widths(d), [0.5 * (2 * 4 - 3), 0.0])
-
-
-@given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 999))
-def test_select_takes_the_k_nearest_present(m: int, k: int, absent: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    width = k + 1 + absent + 2
-    indices = np.stack([rng.permutation(50)[:width] for _ in range(m)])
-    indices[:, :absent] = -1
-    distances = rng.integers(0, 4, size=(m, width)).astype(np.float64)
-    distances[:, :absent] = np.nan  # ignored where absent
-    order = rng.permutation(width)
-    chosen, weights = select_neighbors(indices[:, order], distances[:, order], k)
-    for row in range(m):
-        pairs = sorted(zip(distances[row, absent:], indices[row, absent:], strict=True))
-        assert chosen[row].tolist() == [index for _, index in pairs[:k]]
-        nearest = np.array([[distance for distance, _ in pairs[: k + 1]]])
-        assert_array_equal(weights[row], adaptive_neighbor_weights(nearest)[0])
 
 
 GROWTH = 1.3

@@ -19,7 +19,6 @@ from mscam_dask.solvers.spectral_cut import (
     canonical_labels,
     extend_cut,
     k_means_starts,
-    lloyd,
     near_optimal_partitions,
     random_minima,
     sampled_rows,
@@ -273,17 +272,6 @@ def test_the_partition_is_that_of_the_estimator(kind: str, n_init: int) -> None:
         labels, squares = min(found, key=lambda minimum: minimum[1])
         np.testing.assert_array_equal(canonical_labels(labels), canonical_labels(model.labels_))
         assert squares == pytest.approx(model.inertia_, rel=1e-12)
-
-
-def test_given_centers_lead_to_the_bits_of_the_estimator() -> None:
-    rng = np.random.default_rng(1)
-    rows, centers = rng.normal(size=(300, 4)), rng.normal(size=(6, 4))
-    model = KMeans(6, init=centers, n_init=1, max_iter=100, tol=0.0).fit(rows)
-    kept = centers.copy()
-    labels, squares = lloyd(rows, centers)
-    np.testing.assert_array_equal(labels, model.labels_)
-    assert squares == model.inertia_
-    np.testing.assert_array_equal(centers, kept)
 
 
 def cosines(rows: Array) -> Array:
