@@ -182,27 +182,33 @@ def best_by_borders(
 
     A candidate must be supported, have no cluster of one sample, and keep as many clusters as the first when both are
     merged until all borders hold. The corrected level is the level divided by the number of candidates. The candidate is
-    better in case 1, or if the neighbors in all views explain a larger share of its entropy in case 2 or 3:
+    better in one of four cases:
 
-    1. All its borders hold at the corrected level, and the unexplained part of its entropy is at most 5 % of that of the first.
-    2. The views do not separate all pairs of clusters of the first that have no border.
-    3. They separate all, and the first is not supported: the neighbors explain more nats too, and all borders hold at the
-       corrected level. If no cluster of the first stands, support at that level is enough.
+    1. All its borders hold at the corrected level, and the part of its entropy that the neighbors in all views do not
+       explain is at most 5 % of that of the first.
+    2. All its borders hold at that level, no cluster of the first stands, and the neighbors explain at least half as many nats
+       of it.
+    3. The views do not separate all pairs of clusters of the first that have no border, and the neighbors explain a larger
+       share of its entropy.
+    4. They separate all, and the first is not supported: the neighbors explain a larger share, also in nats, and all its
+       borders hold at the corrected level. If no cluster of the first stands, support at that level is enough.
 
     Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
     clusters are all large enough for a test, then the one with the largest share.
     """
     least_share = explained_share(views, partitions[0])
+    least_nats = least_share * entropy(partitions[0])
     are_separated = all(views_separate(points, partitions[0], own))
-    most_unexplained = RULES.level * (1.0 - least_share)
+    most_unexplained, none_stands = RULES.level * (1.0 - least_share), not own.stand.any()
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
         share = explained_share(views, labels)
-        explains_all = 1.0 - share <= most_unexplained  # case 1
-        in_nats = share * entropy(labels) > least_share * entropy(partitions[0])
-        may_be = not are_separated or (in_nats and not own.support)  # cases 2 and 3
+        nats = share * entropy(labels)
+        if_all_hold = 1.0 - share <= most_unexplained  # case 1
+        if_all_hold |= none_stands and 2.0 * nats >= least_nats  # case 2
+        may_be = not are_separated or (nats > least_nats and not own.support)  # cases 3 and 4
         may_be = may_be and share > least_share
-        if not (explains_all or may_be):
+        if not (if_all_hold or may_be):
             continue  # borders take most of the time
         found = borders(points, labels, len(own.sizes))
         keeps_clusters = found.n_supported >= own.n_supported
@@ -210,8 +216,8 @@ def best_by_borders(
             continue
         corrected = found.of_several(len(partitions) - 1)
         all_hold = corrected.p_values.max() <= RULES.level
-        holds = not are_separated or all_hold or (not own.stand.any() and corrected.support)
-        if (explains_all and all_hold) or (may_be and holds):
+        holds = not are_separated or all_hold or (none_stands and corrected.support)
+        if (if_all_hold and all_hold) or (may_be and holds):
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.n_supported, are_tested, share, -index))
     return -max(better)[-1] if better else 0

@@ -302,14 +302,14 @@ def test_where_views_separate_a_pair_neighbors_decide() -> None:
 def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of_them() -> None:
     rng = np.random.default_rng(0)
     overlapping = np.repeat([0, 1], 200)
-    rows = rng.normal(size=(460, 6))
+    rows = rng.normal(size=(420, 6))
     rows[200:400] += 1.2
     rows[400:] -= 9.0
-    points, first = JointPoints(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
-    apart = np.repeat([0, 1], (400, 60))
+    points, first = JointPoints(rows, (3, 3)), np.append(overlapping, np.zeros(20, dtype=np.int64))
+    apart = np.repeat([0, 1], (400, 20))
     assert separated_pairs(points, first, 2) == [True]
-    # neighbors explain 0.9 of the entropy of the candidate, and 0.65 of that of the fit, which is more nats, or little
-    draws = rng.random(460)
+    # neighbors explain 0.9 of the entropy of the candidate, and 0.65 of that of the fit, which is twice the nats or more, or little
+    draws = rng.random(420)
     groups = np.where(draws > 0.99, 2 - 2 * apart, np.where(apart == 1, 2, first))
     few, many = (np.where((draws < q) & (groups < 2), 1 - groups, groups) for q in (0.06, 0.3))
     assert explained_share(graphs(few), apart) > explained_share(graphs(few), first)
@@ -333,6 +333,27 @@ def test_clusters_that_views_separate_give_way_to_borders_that_neighbors_explain
     noisy = np.where(draws, (truth + 1) % 3, truth)  # it does not explain nearly all
     assert best(points, [first, truth], graphs(noisy), 3) == 1
     assert best(points, [first, truth], graphs(first), 3) == 0
+
+
+@pytest.mark.parametrize(("sizes", "is_taken"), [((150, 100, 50), True), ((288, 6, 6), False)])
+def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_they_are_few_nats(
+    sizes: tuple[int, ...], is_taken: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    truth, factor = np.repeat(np.arange(3), sizes), rng.normal(size=300)
+    rows = 0.5 * rng.normal(size=(300, 6)) + 12.0 * factor[:, None]  # in all views
+    for cluster in (1, 2):
+        rows[truth == cluster, cluster] += 6.0
+        rows[truth == cluster, 3 + cluster] += 6.0
+    points = JointPoints(rows, (3, 3))
+    parts = np.digitize(factor, np.quantile(factor, [1 / 3, 2 / 3]))
+    noisy = np.where(rng.random(300) < 0.1, rng.integers(0, 3, 300), truth)
+    views = graphs(3 * parts + noisy)  # neighbors explain the parts completely
+    assert explained_share(views, parts) > explained_share(views, truth)
+    assert not borders(points, parts, 3).stand.any()
+    assert all(separated_pairs(points, parts, 3))
+    assert borders(points, truth, 3).of_several(1).p_values.max() <= 0.05
+    assert (best(points, [parts, truth], views, 3) == 1) == is_taken
 
 
 def test_clusters_of_one_sample_are_refused() -> None:
