@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.conversion import as_text, is_omics
-from mscam_dask.data.views.sample_ids import check_sample_ids
+from mscam_dask.data.views.sample_ids import check_sample_ids, places_of
 from mscam_dask.errors import DataError, DataTypeError
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ def _rows(ids: tuple[str, ...] | None, n_samples: int, data: Any) -> NDArray[np.
             )
         return np.arange(n_samples)
     check_sample_ids(own, where="obs_names")
-    places = {name: row for row, name in enumerate(ids)}
-    others = [name for name in own if name not in places]
+    rows = places_of(ids, own)
+    others = [name for name, row in zip(own, rows, strict=True) if row < 0]
     if others:
         raise DataError(
             f"{len(others)} of {len(own)} obs_names are not samples of the fit, the first {others[:3]}; "
             f"its ids begin with {list(ids[:3])}. Give the samples of the fit: data[list of ids]."
         )
-    return np.array([places[name] for name in own], dtype=np.int64)
+    return rows

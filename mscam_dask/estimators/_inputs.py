@@ -22,7 +22,7 @@ from mscam_dask.data.views.rows import LiftedRows, PresentRows, restrict_to_pres
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.data.views.sources import RowSource, first_difference, is_numbering, listed
 from mscam_dask.data.views.validation import check_values
-from mscam_dask.errors import DataError, DataTypeError, MscamError
+from mscam_dask.errors import DataError, DataTypeError
 
 if TYPE_CHECKING:
     from mscam_dask.estimators.mscam import MSCAM
@@ -89,8 +89,6 @@ def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
             ensure_min_samples=2 if reset else 1,
         )
         return validated if view is None else view
-    except MscamError:
-        raise
     except TypeError as error:
         raise DataTypeError(str(error)) from error
     except ValueError as error:
@@ -130,7 +128,9 @@ def _as_fitted(
     views = []
     for fitted, new in pairs:
         if new.name not in excluded:
-            view = _columns_of(fitted, new)
+            view = new
+            if view.view_type != "features" and fitted.present is not None:
+                view = restrict_to_present(view.whole, columns=fitted.present.samples)
             if view.name in estimator._imputers:
                 view = fill_view(view, estimator._imputers[view.name])
             check_values(view)
@@ -150,14 +150,6 @@ def _in_order(view: RowSource, ids: Sequence[str] | None) -> RowSource:
         return view
     whole = dataclasses.replace(rows, columns=places_of(names, ids))
     return dataclasses.replace(view, source=whole) if isinstance(view, PresentRows) else whole
-
-
-def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
-    """Return a pairwise view of new samples with the columns of the samples that the fit had of it."""
-    present = fitted.present
-    if present is None or fitted.view_type == "features":
-        return new
-    return restrict_to_present(new.whole, columns=present.samples)
 
 
 def _check_pairs(fitted: RowSource, new: RowSource) -> None:

@@ -263,24 +263,22 @@ class FittedBatches:
         self, new: MultiViewData, samples: NDArray[np.int64], name: Any
     ) -> dict[str, BatchCorrection]:
         """Correction of each view for one batch of new samples."""
-        corrections = self.effects.corrections.items()
+        # a number may be text now
         row = [i for i, one in enumerate(self.names) if one == name or str(one) == str(name)][:1]
-        if row:  # a number may be text now
-            return {
-                view: BatchCorrection(one.offsets[row], one.factors[row])
-                for view, one in corrections
-            }
-        if len(samples) >= SMALLEST_NEW_BATCH:
+        if not row and len(samples) >= SMALLEST_NEW_BATCH:
             return corrections_of_new_batch(new, samples, self.effects)
-        warnings.warn(
-            f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
-            f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
-            DataWarning,
-            stacklevel=5,
-        )
+        if not row:
+            warnings.warn(
+                f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
+                f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
+                DataWarning,
+                stacklevel=5,
+            )
         return {
-            view: BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
-            for view, one in corrections
+            view: BatchCorrection(one.offsets[row], one.factors[row])
+            if row
+            else BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
+            for view, one in self.effects.corrections.items()
         }
 
 

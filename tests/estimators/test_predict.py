@@ -115,18 +115,22 @@ def test_columns_of_new_distances_are_matched_by_the_ids_of_the_fit(
     pairs.iloc[:, 60 - n_without :] = np.nan
     given = pd.DataFrame(np.linalg.norm(new[:, None] - points, axis=2), names, ids)
 
-    def predicted(fitted: Any, table: Any) -> Any:
-        model = MSCAM(3, n_jobs=1, view_type={"d": "distance"})
-        model.fit({"f": features, "d": fitted})
-        return model.predict_proba({"d": table})
+    def predicted(fitted: Any, table: Any, *, is_alone: bool = False) -> Any:
+        model = MSCAM(3, n_jobs=1, view_type="distance" if is_alone else {"d": "distance"})
+        model.fit(fitted if is_alone else {"f": features, "d": fitted})
+        return model.predict_proba(table if is_alone else {"d": table})
 
     wanted = predicted(pairs.to_numpy(), given.to_numpy())
     one, other, rows = rng.permutation(60), rng.permutation(60), rng.permutation(len(new))
     found = predicted(pairs.iloc[one, one], given.iloc[rows, other])
     assert_allclose(found, wanted[rows])
+    if not n_without:
+        wanted = predicted(pairs.to_numpy(), given.to_numpy(), is_alone=True)
+        found = predicted(pairs.iloc[:, one], given.iloc[rows, one], is_alone=True)
+        assert_allclose(found, wanted[rows])
 
 
-@pytest.mark.parametrize("form", ["unnamed", "named", "as data", "table of Arrow"])
+@pytest.mark.parametrize("form", ["unnamed", "as data", "table of Arrow"])
 def test_rows_of_new_distances_are_no_samples_of_the_fit(form: str) -> None:
     """As many new samples as in the fit may be in another order than its samples, and absent in a view."""
     views, _ = gaussian_views(n_samples=60, n_clusters=3, seed=0)
@@ -141,30 +145,14 @@ def test_rows_of_new_distances_are_no_samples_of_the_fit(form: str) -> None:
     wanted = model.predict_proba({"f": new, "d": table})
     if form == "table of Arrow":  # without an index: row i is sample i
         own = [*rng.permutation(ids)]
-        arrow = pytest.importorskip("pyarrow").Table
-        table = arrow.from_pandas(table.fillna(np.nan), preserve_index=False)
+        table = pytest.importorskip("pyarrow").Table.from_pandas(table, preserve_index=False)
     else:
-        table = table.iloc[order]
-        table = table if form == "named" else table.set_axis(range(60), axis=1)
+        table = table.iloc[order].set_axis(range(60), axis=1)
     given: Any = {"f": pd.DataFrame(new, own), "d": table}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that there are no names
         found = model.predict_proba(as_multi_view(given) if form == "as data" else given)
     assert_allclose(found, wanted)
-
-
-def test_a_frame_of_distances_alone_is_matched_by_its_ids() -> None:
-    views, _ = gaussian_views(n_samples=60, n_clusters=3, seed=0)
-    ids, order = (
-        np.array([f"s{row}" for row in range(60)]),
-        np.random.default_rng(0).permutation(60),
-    )
-    pairs = pd.DataFrame(distances_between(views[0]), ids, ids)
-    wanted = MSCAM(3, n_jobs=1, view_type="distance").fit(pairs.to_numpy())
-    found = MSCAM(3, n_jobs=1, view_type="distance").fit(pairs.iloc[:, order])
-    assert_array_equal(found.labels_, wanted.labels_)
-    new = pairs.iloc[:20].add_prefix("n", axis=0)
-    assert_allclose(found.predict_proba(new.iloc[:, order]), wanted.predict_proba(new.to_numpy()))
 
 
 def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() -> None:

@@ -198,21 +198,20 @@ def _default_ids(
     ids: Mapping[str, tuple[str, ...] | None], tables: Sequence[Any]
 ) -> dict[str, tuple[str, ...]]:
     """Default indexes of frames beside others with ids, which are refused where these are not the same in this order."""
-    found = {}
-    for name, table in zip(ids, tables, strict=True):
-        default = sample_ids_of(table, default_index=True)
-        if ids[name] is not None or default is None:
-            continue
-        found[name] = default
-        for other, others in ids.items():
-            if others not in (None, default):
-                raise DataError(
-                    f"{other!r} has the ids {list((others or ())[:3])}, ..., and {name!r} the default index 0, 1, ..., so its "
-                    "rows may be in another order. If both have the same sample in a row, give both "
-                    f"frame.reset_index(drop=True); else give {name!r} its ids as index (frame.set_index), or, if these are "
-                    "the default index, its rows as frame.loc[other.index]."
-                )
-    return found
+    default = {
+        name: own
+        for name, table in zip(ids, tables, strict=True)
+        if ids[name] is None and (own := sample_ids_of(table, default_index=True))
+    }
+    for (name, own), (other, others) in itertools.product(default.items(), ids.items()):
+        if others and others != own:
+            raise DataError(
+                f"{other!r} has the ids {list(others[:3])}, ..., and {name!r} the default index 0, 1, ..., so its rows may be in "
+                "another order. If both have the same sample in a row, give both frame.reset_index(drop=True); else give "
+                f"{name!r} its ids as index (frame.set_index), or, if these are the default index, its rows as "
+                "frame.loc[other.index]."
+            )
+    return default
 
 
 def check_order(views: Iterable[tuple[str, RowSource]], *, have_ids: bool = False) -> None:
@@ -244,12 +243,10 @@ def check_order(views: Iterable[tuple[str, RowSource]], *, have_ids: bool = Fals
         if 2 * len(rows) > len(first) and np.array_equal(rows, others, equal_nan=True):
             known = {own[name] for name in shared}
             named = [name for name, at in own.items() if at in known and isinstance(name, str)]
-            remedy = "Give them a column of sample ids (--id-column; frames: frame.set_index), or put them in one order."
-            if have_ids:
-                remedy = "Make the right ids the index (frame.set_index), and drop other ids and row numbers."
             raise DataError(
                 f"{where} and {other} have {'the same' if have_ids else 'no'} sample ids, and the same rows of {named[:3]} in "
-                f"different orders. {remedy}"
+                "different orders. Give them the right sample ids (--id-column; frames: frame.set_index), and drop others and row "
+                "numbers, or put them in one order."
             )
 
 

@@ -78,13 +78,9 @@ class MultiViewData:
             return
         remedy = (
             "Keep the samples that all views share, in the same order, or give rows of NaN for those that a view "
-            "does not have (frame.reindex(ids))."
+            "does not have (frame.reindex(ids)); if columns are the samples, transpose the views (files: "
+            "samples_in='columns', --samples-in columns)."
         )
-        if len({view.shape[1] for view in self.views}) == 1:
-            remedy = (
-                f"All have {self.views[0].shape[1]} columns: if these are the samples, read the file with "
-                f"samples_in='columns' (--samples-in columns). Else keep{remedy.removeprefix('Keep')}"
-            )
         for count in counts.values():
             if all(count in view.shape for view in self.views):
                 turned = [view.name for view in self.views if view.shape[0] != count]

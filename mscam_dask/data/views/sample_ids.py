@@ -229,13 +229,6 @@ _DIFFERENCES: dict[str, Callable[[str], str]] = {
     "upper and lower case": str.casefold,
 }
 
-# Parts that the longer id has more, and how it contains the shorter.
-_AFFIXES = {
-    "a suffix": str.startswith,
-    "a prefix": str.endswith,
-    "what stands around them": str.__contains__,
-}
-
 
 def _in_one_spelling(text: str) -> str:
     for change in _DIFFERENCES.values():
@@ -299,11 +292,7 @@ def _difference(pairs: Sequence[tuple[str, str]]) -> str:
     for what, change in _DIFFERENCES.items():
         if all(change(one) == change(other) for one, other in pairs):
             return what
-    ordered = [sorted(pair, key=len) for pair in pairs]
-    for what, holds in _AFFIXES.items():
-        if all(holds(long, short) for short, long in ordered):
-            return what
-    return "several of blanks, case, zeros, punctuation, prefixes and suffixes"
+    return "prefixes, suffixes, or several of blanks, case, zeros and punctuation"
 
 
 # in CSV files -----------------------------------------------------------------------------------

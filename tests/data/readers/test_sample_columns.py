@@ -71,22 +71,15 @@ def test_other_tables_are_refused(tmp_path: Path, text: str) -> None:
 )
 def test_a_column_of_obs_has_its_own_values(tmp_path: Path, values: list[Any]) -> None:
     """Negative and large numbers, decimals and truth values are batches or known labels like any other."""
-    rows = np.arange(4.0)[:, None]
-    data = as_multi_view([pd.DataFrame(rows, IDS)])
-
-    def write(name: str, part: list[int], kinds: Any) -> Source:
-        made = anndata_of(rows[part], [IDS[row] for row in part])
+    data = as_multi_view([pd.DataFrame(np.eye(4), IDS)])
+    files = [Source(tmp_path / f"{name}.h5ad") for name in ("same", "other")]
+    made = anndata_of(np.eye(4), IDS[::-1])
+    for file, kinds in zip(files, (values[::-1], values[3]), strict=True):
+        made.obs["kind"] = kinds
         with writable_text():
-            made.obs["kind"] = kinds
-            made.write_h5ad(tmp_path / f"{name}.h5ad")
-        return Source(tmp_path / f"{name}.h5ad")
-
-    parts = {"a": [3, 1], "b": [2, 0, 1]}
-    files = [write(name, part, [values[row] for row in part]) for name, part in parts.items()]
+            made.write_h5ad(file.path)
     for key in ("batches", "partial_labels"):
-        assert sample_column(Path("kind"), files, data, key)[0].tolist() == values
-        with pytest.raises(DataError, match=key):
-            sample_column(Path("other"), files, data, key)
-    write("b", parts["b"], values[3])
-    with pytest.raises(DataError):
-        sample_column(Path("kind"), files, data)
+        assert sample_column(Path("kind"), files[:1], data, key)[0].tolist() == values
+        for name, given in (("other", files[:1]), ("kind", files)):
+            with pytest.raises(DataError, match=key):
+                sample_column(Path(name), given, data, key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -361,28 +362,15 @@ def test_a_column_of_ids_is_no_order_of_rows(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["patient_id", "Sample", "index", "age"])
-@pytest.mark.parametrize("is_moved", ["index", "values", "both"])
-def test_ids_in_the_index_and_in_a_column_do_not_contradict_each_other(
-    name: str, is_moved: str
-) -> None:
+def test_ids_in_the_index_and_in_a_column_do_not_contradict_each_other(name: str) -> None:
     """Rows have the same ids both ways, or are refused; ranks of each view may be in any order."""
     rng = np.random.default_rng(0)
-    ids, numbers, order = [f"s{row}" for row in range(20)], rng.permutation(99), rng.permutation(20)
-    first, second = (
-        pd.DataFrame(rng.random((20, 2)), ids).assign(**{name: numbers[:20]}) for _ in "ab"
-    )
-    if is_moved == "both":
-        as_multi_view([first, second.iloc[order]])
-        return
-    moved = second.set_axis([ids[row] for row in order])
-    if is_moved == "values":
-        moved = second.iloc[order].set_axis(ids)
-    if name == "age":
-        as_multi_view([first, moved])
-        return
-    with pytest.raises(DataError) as refused:
-        as_multi_view([first, moved])
-    assert "set_index" in str(refused.value)
+    ids, numbers, order = np.array([*"abcdefghij"]), rng.permutation(99)[:10], rng.permutation(10)
+    first, second = (pd.DataFrame({i: rng.random(10), name: numbers}, ids) for i in "ab")
+    as_multi_view([first, second.iloc[order]])
+    for moved in (second.set_axis(ids[order]), second.iloc[order].set_axis(ids)):
+        with nullcontext() if name == "age" else pytest.raises(DataError):
+            as_multi_view([first, moved])
 
 
 @pytest.mark.parametrize("kind", ["arrow", "arrow without a name"])

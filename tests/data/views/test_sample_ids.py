@@ -95,9 +95,9 @@ SPELLINGS = {
     "surrounding blanks": [f"{name} " for name in PADDED],
     "quotes": [f'"{name}"' for name in PADDED],
     "the X that R": [f"X{name}" for name in PADDED],
-    "a suffix": [f"{name}-01A" for name in PADDED],
-    "a prefix": [f"ov_{name}" for name in PADDED],
-    "what stands around": [f"patient{name}.CEL" for name in PADDED],
+    "suffixes": [f"{name}-01A" for name in PADDED],
+    "prefixes": [f"ov_{name}" for name in PADDED],
+    "prefixes, suffixes": [f"patient{name}.CEL" for name in PADDED],
     "several of": [f" {number}.0 " for number in NUMBERS],
 }
 PAIRS = [(PADDED, ids, what) for what, ids in SPELLINGS.items()] + [
@@ -107,7 +107,7 @@ PAIRS = [(PADDED, ids, what) for what, ids in SPELLINGS.items()] + [
     ([f"A{n}" for n in NUMBERS], [f"a{n}" for n in NUMBERS], "upper and lower case"),
     ([f"TCGA.06.{n}" for n in PADDED], [f"TCGA-06-{n}" for n in PADDED], "punctuation"),
     ([f"caf\u00e9{n}" for n in NUMBERS], [f"cafe\u0301{n}" for n in NUMBERS], "Unicode form"),
-    ([f"p{n}" for n in PADDED], [f"{n}" for n in NUMBERS], "a prefix"),
+    ([f"p{n}" for n in PADDED], [f"{n}" for n in NUMBERS], "prefixes"),
 ]
 
 

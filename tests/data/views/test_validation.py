@@ -138,18 +138,14 @@ def test_what_is_no_pairwise_view_is_refused(
         check({"v": values}, view_type=view_type)
 
 
-@pytest.mark.parametrize("form", [np.asarray, csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("is_symmetric", [True, False])
-def test_graphs_of_neighbors_are_no_distances(
-    rng: np.random.Generator, form: Any, is_symmetric: bool
-) -> None:
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+def test_graphs_of_neighbors_are_no_distances(rng: np.random.Generator, form: Any) -> None:
     """Pairs that they lack have 0, which says that samples are equal, as it may for many that are."""
     gaps = distances(rng)
     graph = np.where(gaps <= np.sort(gaps)[:, [2]], gaps, 0.0)
-    graph = np.maximum(graph, graph.T) if is_symmetric else graph
-    with pytest.raises(DataError) as refused:
-        check({"v": form(graph)}, view_type="distance")
-    assert str(np.count_nonzero(graph == 0)) in str(refused.value)
+    for one in (graph, np.maximum(graph, graph.T)):
+        with pytest.raises(DataError):
+            check({"v": form(one)}, view_type="distance")
     kinds = np.arange(len(gaps)) % 12 == 0
     check({"v": form(1.0 * (kinds != kinds[:, None]))}, view_type="distance")
 
