@@ -16,7 +16,18 @@ from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
-from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
+from tests.data.known_tables import (
+    NUMBERS,
+    ORDER,
+    A,
+    B,
+    beside,
+    csv_of,
+    difference,
+    outcome,
+    read,
+    table,
+)
 from tests.messages import quotes, raises
 
 
@@ -127,6 +138,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a mark at the end of rows": (beside("\n".join([LINES[0], *(f"{x}," for x in LINES[1:])])), "a.csv"),
     "units": (beside("\n".join([LINES[0], ",mg,mmol,%,U", *LINES[1:]])), "--skip"),
     "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "--skip"),
+    "levels without ids": (({"a.csv": A.to_csv(index=False).replace("\n", "\n1,2,1,2\n", 1)}, (A,)), "--header"),
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
@@ -414,32 +426,27 @@ def test_decimal_commas_of_text_in_a_sheet_are_told(tmp_path: Path) -> None:
     assert outcome([told], {"a": A}, tmp_path / "s.zarr") == "right"
 
 
-def test_hidden_sheets_are_views_if_they_are_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("dimension", "key"), [("row_dimensions", 3), ("column_dimensions", "C")])
+def test_hidden_sheets_are_views_if_they_are_asked_for_and_hidden_cells_are_read(
+    tmp_path: Path, dimension: str, key: Any
+) -> None:
     pytest.importorskip("openpyxl")
     with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
         for name, frame in {"a": A, "b": B, "old": A + 1}.items():
             frame.to_excel(book, sheet_name=name)
         book.sheets["old"].sheet_state = "hidden"
+        getattr(book.sheets["a"], dimension)[key].hidden = True
     report = ingest(tmp_path / "a.xlsx", tmp_path / "s.zarr")
     assert [view.name for view in report.views] == ["a", "b"]
     assert any(re.match(quotes("a.xlsx", "'old'", "--view"), note) for note in report.notes)
+    assert any(re.match(quotes("a.xlsx", "hidden rows"), note) for note in report.notes)
+    assert difference(open_store(report.output), "a", A) is None
     (tmp_path / "c.csv").write_text(csv_of(A))
     for files in (["a.xlsx"], ["c.csv", "a.xlsx"]):
         with raises(DataError, "none", "'a'", "'b'", "'old'"):
             ingest([tmp_path / f for f in files], tmp_path / "n.zarr", views=["none"])
     views = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr", views=["old", "b"]).views
     assert [view.name for view in views] == ["old", "b"]
-
-
-@pytest.mark.parametrize("dimension", ["row_dimensions", "column_dimensions"])
-def test_hidden_cells_of_a_sheet_are_read_and_told(tmp_path: Path, dimension: str) -> None:
-    pytest.importorskip("openpyxl")
-    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
-        A.to_excel(book, sheet_name="a")
-        getattr(book.sheets["a"], dimension)[3 if "row" in dimension else "C"].hidden = True
-    assert outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr") == "right"
-    report = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr")
-    assert any(re.match(quotes("a.xlsx", "hidden"), note) for note in report.notes)
 
 
 def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:

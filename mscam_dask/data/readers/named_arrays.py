@@ -211,6 +211,14 @@ def is_matrix(value: Any) -> bool:
 
 def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
     """Matrices that are hardly views, and what they are: orders of samples, or marks of views or of cells."""
+    shapes = [table.shape for table in tables.values()]
+    masks = {
+        name: "zeros and ones for each cell; write NaN in missing cells"
+        for name, table in tables.items()
+        if _OF_CELLS.search(name) and shapes.count(table.shape) > 1 and not is_sparse(table)
+        if _are_marks(_in_memory(table))
+    }
+    tables = {name: table for name, table in tables.items() if name not in masks}
     orders = [name for name, table in tables.items() if _are_orders(table)]
     cells = (found.groups[name] for name, value in found.values.items() if isinstance(value, list))
     marks = {
@@ -226,15 +234,9 @@ def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
     of_marks = (
         "zeros and ones for each view; write rows of NaN for samples that a view does not have"
     )
-    found_marks = {name: of_marks for name in sorted(marks) if tables[name].shape[1] == n_views}
-    shapes = [table.shape for table in tables.values()]
-    found_marks |= {
-        name: "zeros and ones for each cell; write NaN in missing cells"
-        for name, table in tables.items()
-        if _OF_CELLS.search(name) and shapes.count(table.shape) > 1 and not is_sparse(table)
-        if _are_marks(_in_memory(table))
-    }
-    return dict.fromkeys(orders, "orders of samples") | found_marks
+    marks = {name for name in marks if tables[name].shape[1] == n_views}
+    masks |= dict.fromkeys(sorted(marks), of_marks)
+    return dict.fromkeys(orders, "orders of samples") | masks
 
 
 def _are_marks(rows: NDArray[Any]) -> bool:

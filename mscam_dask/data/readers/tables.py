@@ -59,7 +59,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
     r"tpm|[fr]pkm|cpm|abundance|quantity)(?![^\W_])[\W_]*",
     re.IGNORECASE,
 )
-_HEADINGS = 3  # rows without numbers, fewer of which may be headings
+_HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
@@ -558,12 +558,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
-        if len(bad) > 1 and n_bad < _HEADINGS and all(b[:2] == (n_bad, row) for b in bad.values()):
-            remedy = (
-                f"Remove these rows, the first of them row {row}, if they are no data, such as units or further headings, or "
-                "the lines above them if they have the names of columns (--skip)."
-            )
-        elif any(map(str.isdigit, text)) and not text[0].isalpha():
+        if any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (
                 f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
                 "separators of thousands: 1000.5; dates as days, and missing cells as NA. Name a column of ids (--id-column), "
@@ -571,8 +566,9 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
             )
         else:
             remedy = (
-                "Write NA for missing cells and numbers for categories (0 and 1 for no and yes), drop these columns, "
-                "name them if they have ids or labels (--id-column, --labels), or leave out lines above the header (--skip)."
+                "Remove these rows if they are units or further headings, or the lines above them if they have the names of columns (--skip); write "
+                "NA for missing cells and numbers for categories (0 and 1 for no and yes); drop these columns, or name them if "
+                "they have ids or labels (--id-column, --labels)."
             )
         raise DataError(
             f"{table.where}: column {names[place]!r} has {n_bad} value(s) that are not numbers, the "

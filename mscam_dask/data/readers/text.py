@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import string
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, Any
@@ -400,7 +401,7 @@ def _blocks(
     plain = _PlainRows(dialect, {*numbers} - {*texts})
     first = 0
     with unreadable(source, "text", is_text=True), opened() as stream:
-        lines = _lines(stream, source, width, where if not texts else "")
+        lines = _lines(stream, source, dialect, where if not texts else "")
         while chunk := [*itertools.islice(lines, size)]:
             if (block := plain.read(chunk)) is not None:
                 first += len(block[1])
@@ -414,14 +415,15 @@ def _blocks(
             yield [*zip(*rows, strict=True)], None
 
 
-def _lines(stream: IO[str], source: Source, width: int, of_numbers: str) -> Iterator[str]:
+def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -> Iterator[str]:
     """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`."""
     n_blank = n_rows = 0
+    width, blanks = dialect.width, string.whitespace.replace(dialect.delimiter or "", "")
     for text in itertools.islice(stream, source.skip, None):
         line = text.rstrip(_END)
         if source.comment is not None and line.startswith(source.comment):
             continue
-        if not line.strip():
+        if not line.strip(blanks):
             n_blank += 1
             continue
         if width > 1 and n_blank and n_rows > 1 and of_numbers:

@@ -34,14 +34,9 @@ _MIN_PRESENT = 3
 _LINKS_PER_CLUSTER = 5
 
 _CODES = np.array(  # that mark missing values, and those that NetCDF and others fill in
-    [
-        *(int(digit * times) for digit in "789" for times in range(1, 7)),
-        *(int("9" * times) / scale for times in range(3, 7) for scale in (10, 100)),
-        *(2**bits - below for bits in (15, 31) for below in (0, 1)),
-        *(10.0**power for power in range(20, 39)),
-        *(9.969209968386869e36, 3.4028234663852886e38),
-    ],
-    dtype=np.float32,
+    "7 8 9 77 88 99 777 888 999 7777 8888 9999 77777 88888 99999 777777 888888 999999 9.99 99.9 99.99 999.9 999.99 9999.9 "
+    "9999.99 99999.9 32767 32768 2147483647 2147483648 1e20 1e30 1e35 1e36 1e37 1e38 9.96921e36 3.4028235e38".split(),
+    np.float32,
 )
 
 _CORNER = 64  # rows and columns that show the kind of a square view

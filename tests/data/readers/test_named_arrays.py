@@ -301,32 +301,23 @@ def test_orders_of_samples_are_no_view_unless_asked_for(
 
 
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_marks_of_the_samples_of_each_view_are_no_view_unless_asked_for(
-    tmp_path: Path, samples_in: str
+@pytest.mark.parametrize("mask", ["mask", "x_mask", "missing", "x_qc"])
+def test_marks_of_the_samples_of_each_view_and_of_cells_are_no_view_unless_asked_for(
+    tmp_path: Path, samples_in: str, mask: str
 ) -> None:
-    """Zeros and ones, with as many columns as there are views, outside the cell array of these."""
+    """Zeros and ones, with as many columns as there are views, outside the cell array of these, or of the shape of a view."""
     marks = np.resize([[1.0, 0], [1, 1]], (N, 2))
-    arrays = {"x": COLOUR, "z": SHAPE, "W": marks}
+    arrays = {"x": COLOUR, "z": SHAPE, "W": marks, mask: COLOUR > 0}
     if samples_in == "columns":
         arrays = {name: array.T for name, array in arrays.items()}
     path = save_archive(tmp_path / "a.npz", **arrays)
     found = ingested(path, samples_in)
     assert found.views == ("x", "z")
     assert found.tells("W", "zeros and ones", "--view W")
-    assert ingested(path, samples_in, views=["x", "z", "W"]).views == ("x", "z", "W")
+    assert found.tells(mask, "zeros and ones", f"--view {mask}")
+    assert ingested(path, samples_in, views=["x", "W", mask]).views == ("x", "W", mask)
     save_version_73(tmp_path / "a.mat", X=cells(COLOUR, SHAPE, marks))
     assert ingested(tmp_path / "a.mat").views == ("X_0", "X_1", "X_2")
-
-
-@pytest.mark.parametrize("name", ["mask", "x_mask", "missing", "x_qc"])
-def test_marks_of_the_cells_of_a_view_are_no_view_unless_asked_for(
-    tmp_path: Path, name: str
-) -> None:
-    path = save_archive(tmp_path / "a.npz", **{"x": COLOUR, name: COLOUR > 0})
-    found = ingested(path)
-    assert found.views == ("x",)
-    assert found.tells(name, "zeros and ones", f"--view {name}")
-    assert ingested(path, views=["x", name]).views == ("x", name)
 
 
 def test_a_file_of_several_arrays_is_refused(tmp_path: Path) -> None:
