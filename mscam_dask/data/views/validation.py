@@ -33,10 +33,11 @@ _MIN_PRESENT = 3
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
 
-_CODES = np.array(  # that mark missing values, and those that NetCDF and others fill in
+_CODES = np.fromstring(  # that mark missing values, and those that NetCDF and others fill in
     "7 8 9 77 88 99 777 888 999 7777 8888 9999 77777 88888 99999 777777 888888 999999 9.99 99.9 99.99 999.9 999.99 9999.9 "
-    "9999.99 99999.9 32767 32768 2147483647 2147483648 1e20 1e30 1e35 1e36 1e37 1e38 9.96921e36 3.4028235e38".split(),
+    "9999.99 99999.9 32767 32768 2147483647 2147483648 1e20 1e30 1e35 1e36 1e37 1e38 9.96921e36 3.4028235e38",
     np.float32,
+    sep=" ",
 )
 
 _CORNER = 64  # rows and columns that show the kind of a square view
