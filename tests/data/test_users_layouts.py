@@ -130,6 +130,8 @@ def test_names_unlike_those_of_the_samples_are_told_and_refused_with_odd_values(
     near, far = (pd.concat([A, A[:1].set_axis([name]) * x + 1e-3]) for x in (1, 1000))
     with raises(DataError, "a.csv", repr(name)):
         notes_on(tmp_path, csv_of(far.T), samples_in="columns")
+    with raises(DataError, "a.csv", "'column 1'"):
+        notes_on(tmp_path, csv_of(far[::-1].T, header=False), samples_in="columns")
     text = csv_of(near if samples_in == "rows" else near.T)
     assert f"'{name}' taken as samples" in notes_on(tmp_path, text, samples_in=samples_in)
 

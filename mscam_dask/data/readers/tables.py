@@ -433,8 +433,9 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
     are_apart[unlike_most(names)] = True
+    are_apart[:2] |= not table.has_header  # start and end, as of BED files
     others = values[~are_apart]
-    if not table.has_header or len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
+    if len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
         return
     low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
     are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
@@ -444,7 +445,7 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     found = [names[place] for place in np.flatnonzero(are_apart & are_odd)]
     if found:
         raise DataError(
-            f"{table.where}: columns [{listed(found)}] have names and values unlike those of {len(others)} others. Remove them if they "
+            f"{table.where}: columns [{listed(found)}] have values, and names if any, unlike those of {len(others)} others. Remove them if they "
             "describe the features (--id-column takes one as the names of these), or name them as the others if they are samples."
         )
 
