@@ -144,8 +144,8 @@ def test_ranks_in_two_orders_are_no_ids(tmp_path: Path, place: int) -> None:
     tables = [A.reset_index(drop=True), B.reset_index(drop=True)]
     for frame, ranks in zip(tables, (ORDER, ORDER[::-1]), strict=True):
         frame.insert(min(place, frame.shape[1]), "rank", ranks + 1)
-    files = {f"{k}.csv": f.to_csv(index=False) for k, f in zip("ab", tables, strict=True)}
-    found = read(tmp_path, files, tables)
+    texts = (frame.to_csv(index=False) for frame in tables)
+    found = read(tmp_path, dict(zip(("a.csv", "b.csv"), texts, strict=True)), tables)
     assert re.match(quotes("refused", "a.csv", "'rank'", "id"), found), found
 
 

@@ -229,9 +229,8 @@ def unlike_most(names: Sequence[str]) -> list[int]:
     counts = Counter(starts)
     if len(names) < _SOME or 4 * max(counts.values()) < 3 * len(names):
         return []
-    few = {
-        start for start, n in counts.items() if n <= 2 and re.search("[g-z]", start)
-    }  # no hexadecimal ids
+    # letters beyond those of hexadecimal ids
+    few = {start for start, n in counts.items() if n <= 2 and re.search("[g-z]", start)}
     return [place for place, start in enumerate(starts) if start in few]
 
 
@@ -257,20 +256,16 @@ def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     for place in np.flatnonzero(may_be) if len(values) > _HEAD_ROWS else ():
         column = values[:, place]
         marked = column[np.floor(column) < column]
-        if not marked.size:
-            continue
         n_whole = np.count_nonzero((np.floor(column) == column) & (column >= 100))
+        if 4 * n_whole <= len(column) or not marked.size or marked.min() < 1:
+            continue
         of_hundredths, of_thousandths = (
             np.allclose(scale * marked, np.rint(scale * marked), 0, 1e-6) for scale in (100, 1000)
         )
-        are_few = 4 * n_whole <= len(column)
-        if of_thousandths and not (are_few or of_hundredths) and marked.min() >= 1:
+        if of_thousandths and not of_hundredths:
             found.append(names[int(place)])
-    if not found:
-        return []
-    return [
-        f"column(s) {listed(found)} have points that may separate thousands; remove such points."
-    ]
+    note = f"column(s) {listed(found)} have points that may separate thousands; remove such points."
+    return [note] if found else []
 
 
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
@@ -289,8 +284,5 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
         kinds = np.unique(values[:, place])
         if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
             found.append(names[place])
-    if not found:
-        return []
-    return [
-        f"column(s) {listed(found)} taken as features; remove batches and folds; --labels NAME if one has the labels."
-    ]
+    note = f"column(s) {listed(found)} taken as features; remove batches; --labels NAME if one has the labels."
+    return [note] if found else []

@@ -231,11 +231,11 @@ def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
     }
     marks -= {name for names in cells if not marks.issuperset(names) for name in names}
     n_views = len(tables) - len(orders) - len(marks)
-    of_marks = (
-        "zeros and ones for each view; write rows of NaN for samples that a view does not have"
-    )
-    marks = {name for name in marks if tables[name].shape[1] == n_views}
-    masks |= dict.fromkeys(sorted(marks), of_marks)
+    masks |= {
+        name: "zeros and ones for each view; write rows of NaN for samples that a view does not have"
+        for name in sorted(marks)
+        if tables[name].shape[1] == n_views
+    }
     return dict.fromkeys(orders, "orders of samples") | masks
 
 
