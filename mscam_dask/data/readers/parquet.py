@@ -147,27 +147,22 @@ def excel_tables(
             own = getattr(book.book, "worksheets", ())  # of openpyxl
             hidden = {sheet.title for sheet in own if sheet.sheet_state != "visible"}
             hidden -= {*(selection.views or ())}
-        mark = source.decimal or "."  # of numbers in cells of text
+
+        def text_of(value: object) -> str:
+            is_text = isinstance(value, str | bool)  # a truth value is no number
+            return str(value) if is_text else _cell(value).replace(".", source.decimal or ".")
+
         cells = {
-            name: sheet.iloc[source.skip :].map(
-                lambda value: (
-                    str(value)  # a truth value is no number
-                    if isinstance(value, str | bool)
-                    else _cell(value).replace(".", mark)
-                )
-            )
+            str(name): sheet.iloc[source.skip :].map(text_of)
             for name, sheet in sheets.items()
+            if name not in hidden
         }
-        filled = {
-            name: sheet
-            for name, sheet in cells.items()
-            if name not in hidden and (sheet != "").any(axis=None)
-        }
+        filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
         is_one = len(filled) < 2
         wanted = [
             name
             for name, sheet in filled.items()
-            if is_one or selection.wants(str(name)) or (sheet == selection.labels).any(axis=None)
+            if is_one or selection.wants(name) or (sheet == selection.labels).any(axis=None)
         ]
     if not filled:
         raise DataError(
@@ -175,12 +170,12 @@ def excel_tables(
         )
     if hidden:
         notes.append(f"{where}: left out hidden sheets {sorted(hidden)} (--view NAME takes one).")
-    left = (*(str(name) for name in filled if name not in wanted), *sorted(hidden))
+    left = (*(name for name in filled if name not in wanted), *sorted(hidden))
     others = SourceContents(f"{where}, other sheets", (), notes=tuple(notes), skipped=left)
     tables = [
         _sheet_table(source, filled[name], where, source.view_name)
         if is_one
-        else _sheet_table(source, filled[name], f"{where}, sheet {name!r}", str(name))
+        else _sheet_table(source, filled[name], f"{where}, sheet {name!r}", name)
         for name in wanted
     ]
     return [*tables, others] if left or notes else [*tables]
