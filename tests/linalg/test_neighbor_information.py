@@ -116,19 +116,6 @@ def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> NDArray[np.
 
 
 @settings(max_examples=30)
-@given(neighbor_lists())
-def test_graph_is_the_mean_of_the_lists(
-    pair: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> None:
-    n = len(pair[0])
-    expected = np.zeros((n, n))
-    for lists in pair:
-        for sample, neighbors in enumerate(lists):
-            expected[sample, neighbors] += 0.5
-    assert_allclose(graph_of(*pair, n=n), expected)
-
-
-@settings(max_examples=30)
 @given(neighbor_lists(), st.integers(1, 9))
 def test_shared_neighbors_by_definition(
     pair: tuple[NDArray[np.int64], NDArray[np.int64]], n_rows: int

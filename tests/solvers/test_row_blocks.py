@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, random_array
+from scipy.sparse import csr_array
 
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import embed, spectrum, views
@@ -20,7 +20,7 @@ from mscam_dask.engine.blocks import Graph, Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.halos import Ranges
-from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.orthonormal import Basis
 from mscam_dask.solvers import admm, graph_update
 from mscam_dask.solvers.graph_update import (
@@ -90,21 +90,6 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     assert_allclose(np.abs(joined), np.abs(ridge_points(expected)), atol=2e-5)
     encoder = blocks[0].encoder
     assert_allclose(encoder(view), joined, atol=1e-5)
-
-
-@pytest.mark.parametrize("density", [0.0, 0.0005, 0.002, 0.02])
-def test_components_of_forests_are_those_of_the_graph(density: float) -> None:
-    rng = np.random.default_rng(1)
-    graph = csr_array(random_array((N, N), density=density, rng=rng))
-    blocks = [GraphRows(a, csr_array(graph[a:b])) for a, b in RANGES]
-    forests = [graph_update.spanning_forest(block) for block in blocks]
-    found = graph_update.components_of_forests(forests, N)
-    count, labels = connected_components(graph)
-    assert found.count == count
-    assert_array_equal(found.labels, labels)
-    assert all(
-        forest.shape[1] < N + (b - a) for forest, (a, b) in zip(forests, RANGES, strict=True)
-    )
 
 
 def in_blocks(stage: Stage, view: NDArray[np.float64]) -> tuple[Graph, View]:
