@@ -180,9 +180,9 @@ def best_by_borders(
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
-    A candidate must be supported, have no cluster of one sample, and keep as many clusters as the first when both are
-    merged until all borders hold. The corrected level is the level divided by the number of candidates. The candidate is
-    better in one of four cases:
+    A candidate must have no cluster of one sample, and keep as many clusters as the first when both are merged until all
+    borders hold. The corrected level is the level divided by the number of candidates. A supported candidate is better in
+    one of four cases:
 
     1. All its borders hold at the corrected level, and the part of its entropy that the neighbors in all views do not
        explain is at most 5 % of that of the first.
@@ -193,33 +193,41 @@ def best_by_borders(
     4. They separate all, and the first is not supported: the neighbors explain a larger share, also in nats, and all its
        borders hold at the corrected level. If no cluster of the first stands, support at that level is enough.
 
-    Of several, the one with most clusters left when they are merged until all borders hold is taken, then one whose
-    clusters are all large enough for a test, then the one with the largest share.
+    In case 3, a candidate without support is better if the first has none either, but clusters that stand: the candidate has
+    as many of these, and at least half as many nats.
+
+    Of several, supported ones come first, then those with most clusters left when they are merged until all borders hold,
+    then those whose clusters are all large enough for a test, then those with the largest share.
     """
     least_share = explained_share(views, partitions[0])
     least_nats = least_share * entropy(partitions[0])
     are_separated = all(views_separate(points, partitions[0], own))
-    most_unexplained, none_stands = RULES.level * (1.0 - least_share), not own.stand.any()
+    most_unexplained, n_stand = RULES.level * (1.0 - least_share), int(own.stand.sum())
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
         share = explained_share(views, labels)
         nats = share * entropy(labels)
+        is_half = 2.0 * nats >= least_nats
         if_all_hold = 1.0 - share <= most_unexplained  # case 1
-        if_all_hold |= none_stands and 2.0 * nats >= least_nats  # case 2
+        if_all_hold |= n_stand == 0 and is_half  # case 2
         may_be = not are_separated or (nats > least_nats and not own.support)  # cases 3 and 4
         may_be = may_be and share > least_share
         if not (if_all_hold or may_be):
             continue  # borders take most of the time
         found = borders(points, labels, len(own.sizes))
-        keeps_clusters = found.n_supported >= own.n_supported
-        if not found.support or found.sizes.min() < 2 or not keeps_clusters:
+        if found.sizes.min() < 2 or found.n_supported < own.n_supported:
             continue
         corrected = found.of_several(len(partitions) - 1)
         all_hold = corrected.p_values.max() <= RULES.level
-        holds = not are_separated or all_hold or (none_stands and corrected.support)
+        if are_separated:
+            holds = all_hold or (n_stand == 0 and corrected.support)
+        else:
+            holds = found.support or (
+                is_half and not own.support and found.stand.sum() >= n_stand > 0
+            )
         if (if_all_hold and all_hold) or (may_be and holds):
             are_tested = found.sizes.min() >= SMALLEST
-            better.append((found.n_supported, are_tested, share, -index))
+            better.append((found.support, found.n_supported, are_tested, share, -index))
     return -max(better)[-1] if better else 0
 
 

@@ -356,6 +356,25 @@ def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_they_are
     assert (best(points, [parts, truth], views, 3) == 1) == is_taken
 
 
+def test_clusters_with_few_samples_between_them_take_the_place_of_parts_of_a_cluster() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), (140, 30, 14, 14))
+    rows = rng.normal(size=(198, 6))
+    rows[truth == 1, 0] += 9.0
+    rows[truth > 1, 1] += 9.0
+    rows[truth == 3, 2] += 3.0
+    rows[truth == 3, 4] += 2.0
+    parts = np.where(truth == 0, np.where(rows[:, 5] > 0.0, 3, 0), np.minimum(truth, 2))
+    points = JointPoints(rows, (3, 3))
+    for partition in (parts, truth):
+        assert not borders(points, partition, 4).support
+        assert borders(points, partition, 4).n_supported == 3
+    assert best(points, [parts, truth], graphs(truth), 4) == 1
+    assert best(points, [parts, truth], graphs(parts), 4) == 0
+    apart = rows + 9.0 * np.eye(6)[4] * (parts == 3)[:, None]  # all clusters of the fit stand
+    assert best(JointPoints(apart, (3, 3)), [parts, truth], graphs(truth), 4) == 0
+
+
 def test_clusters_of_one_sample_are_refused() -> None:
     rng = np.random.default_rng(0)
     halves = halves_of(rng.normal(size=400)).astype(np.int64)
