@@ -49,8 +49,9 @@ def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
     if isinstance(X, list | tuple) and any(item is None for item in X):
         given, may_lack_views = _by_name(X, estimator.view_names_), True
     elif _is_plain_table(X):
-        given, may_lack_views = _validated_table(estimator, X, reset=False), False
-        is_compared = hasattr(estimator, OF_TABLE[0])
+        is_compared, may_lack_views = hasattr(estimator, OF_TABLE[0]), False
+        if is_compared or not is_frame(X):
+            given = _validated_table(estimator, X, reset=False)
     fitted = estimator._training.views
     types = {view.name: view.view_type for view in fitted if view.view_type != "features"}
     data = as_multi_view(given, view_type=types, is_new=True)
@@ -214,8 +215,8 @@ def _check_feature_names(
         )
         raise DataError(
             f"View {new.name!r}: feature names must be those of the fit, in their order; column {column} is {got[column]!r} and "
-            f"was {expected[column]!r}. {len(unseen)} are new ({listed(unseen)}) and {len(gone)} are missing "
-            f"({listed(gone)}). Give frames as new[old.columns]."
+            f"was {expected[column]!r}{f'; new are {listed(unseen)}' if unseen else ''}"
+            f"{f'; missing are {listed(gone)}' if gone else ''}. Give frames as new[old.columns]."
         )
     for (no, out), names in unmatched.items():
         warnings.warn(

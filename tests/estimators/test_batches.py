@@ -219,8 +219,7 @@ def test_a_few_samples_of_known_batches_may_have_these_as_text(own: Any) -> None
     rows = np.isin(np.arange(N), [batches.tolist().index(batch) for batch in np.unique(batches)])
     texts = [as_text(one).strip() for one in np.array(given, dtype=object)[rows]]
     found = model.predict(some(views, rows), batches=texts)
-    assert_array_equal(found, model.labels_[rows])
-    assert adjusted_rand_score(labels, model.labels_) > 0.95
+    assert adjusted_rand_score(labels[rows], found) == 1.0
 
 
 NAMES = ["batches", "partial_labels", "init_labels"]

@@ -161,18 +161,7 @@ def test_prediction_with_other_views_or_without_values_is_refused() -> None:
             model.predict(wrong)
 
 
-@pytest.mark.parametrize("kind", ["distance", "kernel"])
-def test_prediction_from_pairs_of_new_samples_is_refused(kind: str) -> None:
-    values, own = pair_views()[1 + (kind == "kernel")], np.arange(0, 74, 2)
-    others = own + 1
-    model = quick(view_type=kind).fit(values[np.ix_(own, own)])
-    for rows in (own, others):
-        model.predict(values[np.ix_(rows, own)])
-    with pytest.raises(DataError):
-        model.predict(values[np.ix_(others, others)])
-
-
-def test_prediction_from_negative_distances_is_refused() -> None:
+def test_prediction_from_negative_distances_or_pairs_of_new_samples_is_refused() -> None:
     a, distances, kernel, _ = pair_views()
     model = quick(view_type={"d": "distance", "k": "kernel"}).fit(
         {"f": a, "d": distances, "k": kernel}
@@ -181,6 +170,11 @@ def test_prediction_from_negative_distances_is_refused() -> None:
     model.predict({"f": a[:9], "d": rounded, "k": -kernel[:9]})  # a kernel has either sign
     with pytest.raises(DataError):
         model.predict({"f": a[:9], "d": -distances[:9], "k": kernel[:9]})
+    of_fit = {"f": a, "d": distances, "k": kernel}
+    model.predict(of_fit)
+    for name in ("d", "k"):
+        with pytest.raises(DataError):
+            model.predict(of_fit | {name: of_fit[name][::-1, ::-1]})
 
 
 def as_frame(names: Sequence[Any], values: Array) -> pd.DataFrame:
@@ -218,6 +212,8 @@ def test_prediction_warns_where_only_one_side_has_feature_names(named: Callable[
     for bare in (a, pd.DataFrame(a)):
         with pytest.warns(UserWarning, match=quotes(["view_0"], "MSCAM")):
             assert_array_equal(fitted.predict([bare, b]), new)
+    alone = quick().fit([named("pqrs", a)])
+    assert_array_equal(alone.predict(as_frame("pqrs", a)), alone.predict([named("pqrs", a)]))
 
 
 def test_prediction_before_a_fit_is_refused() -> None:
