@@ -454,7 +454,6 @@ def test_a_table_of_the_views_that_samples_have_is_named(n_views: int) -> None:
         (rng.integers(0, 3, (20, n_views)), False),
         (rng.random((20, n_views)).round(1), False),
         (np.eye(4)[rng.integers(0, 4, 20)], True),  # classes or folds
-        (np.eye(4)[rng.integers(0, 4, 20)] / 2, False),
     ):
         issues = validate(as_multi_view([*views, values]), n_clusters=2, n_neighbors=3).issues
         assert ("presence table" in {issue.kind for issue in issues}) == is_told
