@@ -56,7 +56,10 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
         values = values.compute()
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         values = np.where(np.ma.getmaskarray(values), np.array(None), values.data)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"{name} is no array with one value for each sample: {error}") from error
     if array.dtype.kind in "SUTO":
         texts = [as_text(i).strip() if isinstance(i, str | bytes) else i for i in array.flat]
         array = np.array([*texts, None], dtype=object)[:-1].reshape(array.shape)
@@ -197,7 +200,7 @@ def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
     texts = (one if isinstance(one, str) else "known" for one in values.tolist())
     gone = [text == "None" or text.lower() in _MISSING_TEXTS for text in texts]
-    return np.asarray(isna(values) | np.array(gone))
+    return np.asarray(isna(values) | np.array(gone, dtype=np.bool_))
 
 
 def _distinct(
@@ -206,7 +209,7 @@ def _distinct(
     """Different values, ascending, the first place of each, and the position (n,) of each value among them."""
     try:
         return np.unique(values, return_index=True, return_inverse=True)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise DataTypeError(
             f"{name} has values of several types ({error}); allowed are text or numbers, not both. "
             "Convert all to text."

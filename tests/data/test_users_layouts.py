@@ -239,7 +239,7 @@ def test_codes_of_missing_cells_are_told_of_arrays(
     values = A.abs().mask(A.iloc[3, 2] == A, code).to_numpy()
     write(tmp_path / name, values)
     said = " ".join(ingest(tmp_path / name, tmp_path / "s.zarr").notes)
-    assert re.search(f" 2, have {re.escape(f'{code:g}')},", said)
+    assert re.search(f" 2', have {re.escape(f'{code:g}')},", said)
     (issue,) = validate(as_multi_view(values), n_clusters=2, n_neighbors=3).issues
     assert (issue.kind, issue.count, issue.first) == ("missing codes", 1, (2,))
 

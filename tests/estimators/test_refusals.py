@@ -172,7 +172,10 @@ def test_prediction_from_negative_distances_or_pairs_of_new_samples_is_refused()
         model.predict({"f": a[:9], "d": -distances[:9], "k": kernel[:9]})
     of_fit = {"f": a, "d": distances, "k": kernel}
     model.predict(of_fit)
+    noise = 1e-7 * np.random.default_rng(0).random(distances.shape)  # as float32 has
+    noise = noise + noise.T - 2.0 * np.diag(noise.diagonal())
     for name in ("d", "k"):
+        model.predict(of_fit | {name: of_fit[name] + noise * of_fit[name].max()})
         with pytest.raises(DataError):
             model.predict(of_fit | {name: of_fit[name][::-1, ::-1]})
 

@@ -275,6 +275,22 @@ def check_anything(problem: dict[str, Any]) -> None:
     assert [view.tobytes() for view in views] == before
 
 
+@pytest.mark.parametrize("kind", ["lists of several lengths", "arrays", "no values"])
+@pytest.mark.parametrize("name", ["batches", "partial_labels"])
+def test_values_of_samples_that_are_no_single_values(blobs: Blobs, kind: str, name: str) -> None:
+    lists = [[1], [2, 3], [4]] * 15
+    arrays = np.array([*map(np.array, lists), None], dtype=object)[:-1]
+    values: Any = {"lists of several lengths": lists, "arrays": arrays, "no values": []}[kind]
+    with pytest.raises(DataError):
+        MSCAM(3, n_jobs=1).fit(blobs[0], **{name: values})
+
+
+def test_no_new_samples_have_no_batches(blobs: Blobs) -> None:
+    views, _ = blobs
+    fitted = fit(views, batches=np.arange(45) % 2)
+    assert len(fitted.predict([view[:0] for view in views], batches=[])) == 0
+
+
 COMMON: dict[str, Any] = {
     "deadline": None,
     "print_blob": True,

@@ -134,7 +134,7 @@ def _choose(
     missing = [old for old, _ in named if old not in held]
     if missing:
         listing = "; ".join(
-            f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
+            f"{item.where}: {[*(view.name for view in item.views), *item.skipped]}"
             for item in found
             if item.views or item.skipped
         )

@@ -284,5 +284,5 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
         kinds = np.unique(values[:, place])
         if 1 < len(kinds) <= min(_CLASSES, len(values) / 2) and (np.floor(kinds) == kinds).all():
             found.append(names[place])
-    note = f"column(s) {listed(found)} taken as features; remove batches; --labels NAME if one has the labels."
+    note = f"column(s) {listed(found)} taken as features; drop them if they are batches; --labels NAME if one has the labels."
     return [note] if found else []

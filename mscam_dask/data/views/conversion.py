@@ -195,7 +195,7 @@ def sample_dimension(dataset: Any) -> str:
         for dimension in (tables[0].dims if tables else ())
         if all(dimension in table.dims for table in tables)
     ]
-    preferred = [name for name in shared if is_of_samples(name)] or shared
+    preferred = [*({"sample"} & {*shared} or filter(is_of_samples, shared))] or shared
     if len(preferred) == 1:
         return preferred[0]
     found = {str(name): tuple(variable.dims) for name, variable in dataset.data_vars.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +140,7 @@ def option_by_view(
     option: str, value: Any, names: Sequence[str], allowed: Sequence[Any]
 ) -> dict[str, Any]:
     """Values of an option by view, from one for all views, one for each in order, or a mapping by name of some."""
-    if isinstance(value, Mapping):
+    if hasattr(value, "items"):
         found = {str(name): one for name, one in value.items()}
     elif isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         if len(value) != len(names):

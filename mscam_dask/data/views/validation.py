@@ -209,7 +209,7 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
         rows = np.where(rows == codes, np.nan, rows)
         low, high = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
     is_far = ((codes < 0) & (low >= 0)) | (np.fmax(-low, high) < np.abs(codes) / 10)
-    names, issues = view.feature_names or range(view.shape[1]), []
+    names, issues = view.feature_names or [f"column {at}" for at in range(view.shape[1])], []
     for code in np.unique(codes[is_far & (low < high)]):
         at = columns[is_far & (low < high) & (codes == code)].tolist()
         others = (repr(names[at[0]]), f"{code:g}")

@@ -89,6 +89,14 @@ def test_dataset_views_ids_and_labels() -> None:
     assert data.label_names == ("a", "b", "c")
 
 
+@pytest.mark.parametrize("other", ["cell", "patient", "obs", "f"])
+def test_a_dimension_called_sample_has_the_samples_whatever_others_are_shared(other: str) -> None:
+    variables = dict.fromkeys("ab", (("sample", other), COLOUR))
+    assert_holds(
+        as_multi_view(xr.Dataset(variables).transpose(other, "sample")), a=COLOUR, b=COLOUR
+    )
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
 @pytest.mark.parametrize(
     "variables",
