@@ -19,7 +19,6 @@ import shlex
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -146,8 +145,9 @@ def _read_authority(made: CertificateSet, now: dt.datetime) -> _Signer:
     file = made.certificate(_AUTHORITY)
     try:
         authority = x509.load_pem_x509_certificate(file.read_bytes())
-        key: Any = serialization.load_pem_private_key(made.key(_AUTHORITY).read_bytes(), None)
-        if key.public_key() != authority.public_key():
+        key = serialization.load_pem_private_key(made.key(_AUTHORITY).read_bytes(), None)
+        own = authority.public_key()
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != own:
             raise ValueError(f"{made.key(_AUTHORITY)} is not its key")
         if authority.not_valid_after_utc <= now:
             raise ValueError(f"it expired on {authority.not_valid_after_utc:%Y-%m-%d}")

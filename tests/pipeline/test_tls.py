@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.tls import ROLES, make_certificates
@@ -59,6 +61,15 @@ def test_an_authority_that_cannot_renew(tmp_path: Path) -> None:
         (mixed / "ca-key.pem").write_bytes(key)
         with raises(ConfigurationError, mixed):
             make_certificates(mixed, renew=True)
+    name, now, other = x509.Name([]), dt.datetime.now(dt.UTC), ed25519.Ed25519PrivateKey.generate()
+    ends = now + dt.timedelta(days=400)
+    signed = x509.CertificateBuilder(name, name, other.public_key(), 1, now, ends).sign(other, None)
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (mixed / "ca.pem").write_bytes(signed.public_bytes(pem))
+    key = other.private_bytes(pem, pkcs8, serialization.NoEncryption())
+    (mixed / "ca-key.pem").write_bytes(key)
+    with raises(ConfigurationError, mixed):
+        make_certificates(mixed, renew=True)
 
 
 def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
