@@ -66,7 +66,7 @@ def labels_of_file(
         if are_counted(ids, in_order=False):  # of a run, or row numbers of R
             return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: {what} by row.",)
         raise DataError(
-            f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
+            f"{file} has {what} by sample id, but the data have no ids. Give one value per line, in the "
             "order of the rows, or name the column of ids in the data (--id-column)."
         )
     known = set(sample_ids)

@@ -246,9 +246,8 @@ def test_one_rule_for_pairwise_frames_with_rows_and_columns_in_two_orders(
     rows, order = rng.permutation(8), rng.permutation(8) if columns == "ids" else np.arange(8)
     table = pd.DataFrame(pairs, index, columns=names).iloc[rows, order]
     views = {"pairs": table, "a": frame(points, index)}
-    data = as_multi_view(
-        views if is_first else dict(reversed(views.items())), view_type={"pairs": kind}
-    )
+    kinds: Any = {"pairs": kind} if is_first else pd.Series({"pairs": kind})
+    data = as_multi_view(views if is_first else dict(reversed(views.items())), view_type=kinds)
     if columns != "ids":
         with pytest.raises(DataError):
             validate(data, n_clusters=2, n_neighbors=3)
