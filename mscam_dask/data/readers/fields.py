@@ -208,7 +208,7 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
     rest = values[n_first : len(values) - n_last]
     found = [row for row in named if _is_statistic(values[row], rest, _STATISTICS)]
     if len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS:
-        others = ((row, np.delete(values, row, axis=0)) for row in {0, last} - {*named})
+        others = ((row, values[1:] if row == 0 else values[:-1]) for row in {0, last} - {*named})
         found += [row for row, rest in others if _is_statistic(values[row], rest, _STATISTICS[:2])]
     if found:
         what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"

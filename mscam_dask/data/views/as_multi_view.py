@@ -245,7 +245,7 @@ def check_order(views: Iterable[tuple[str, RowSource]], *, have_ids: bool = Fals
             named = [name for name, at in own.items() if at in known and isinstance(name, str)]
             raise DataError(
                 f"{where} and {other} have {'the same' if have_ids else 'no'} sample ids, and the same rows of {named[:3]} in "
-                "different orders. Give them the right sample ids (--id-column; frames: frame.set_index), and drop others and row "
+                "different orders. Give them the right sample ids (--id-column; frames: frame.set_index), drop columns of other ids or row "
                 "numbers, or put them in one order."
             )
 

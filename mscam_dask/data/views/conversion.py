@@ -230,7 +230,7 @@ _THINGS = (
 )
 _CERTAIN_NAME = re.compile(
     rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
-    r"mrn|f?eid|seqn|iid|rid|pid|u?subjid|nhsno|nhsnumber|rownames?"
+    r"mrn|f?eid|seqn|iid|rid|pid|u?subj(id)?|nhsno|nhsnumber|rownames?"
 )
 _MAYBE_NAME = re.compile(
     rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"

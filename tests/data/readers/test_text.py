@@ -168,7 +168,10 @@ def test_missing_labels_are_no_class(tmp_path: Path, missing: str, other: str) -
 @pytest.mark.parametrize(
     ("name", "numbers", "is_id"),
     [
-        *((name, "3,1,2", True) for name in ("PatientID", "patient_id", "cell id", "uuid", "MRN")),
+        *(
+            (name, "3,1,2", True)
+            for name in ("PatientID", "patient_id", "cell id", "uuid", "MRN", "subj")
+        ),
         *((name, "3,1,2", False) for name in ("acid", "GRID", "idle", "Humid")),
         *(("group_id", numbers, False) for numbers in ("1,1,2", "1.5,2,3", "-1,2,3")),
     ],
