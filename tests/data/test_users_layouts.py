@@ -72,7 +72,7 @@ def test_a_second_header_without_a_name_is_refused(
 
 
 @pytest.mark.parametrize("mark", [",", "\t", " "])
-@pytest.mark.parametrize("gap", ["\n", " \n\n"])
+@pytest.mark.parametrize("gap", ["\n", " \n\n", "\u00a0\n"])
 def test_blank_lines_between_rows_without_ids_are_refused(
     tmp_path: Path, mark: str, gap: str
 ) -> None:

@@ -418,7 +418,7 @@ def _blocks(
 def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -> Iterator[str]:
     """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`."""
     n_blank = n_rows = 0
-    width, blanks = dialect.width, string.whitespace.replace(dialect.delimiter or "", "")
+    blanks = f"{string.whitespace}\u00a0".replace(dialect.delimiter or "", "")
     for text in itertools.islice(stream, source.skip, None):
         line = text.rstrip(_END)
         if source.comment is not None and line.startswith(source.comment):
@@ -426,13 +426,13 @@ def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -
         if not line.strip(blanks):
             n_blank += 1
             continue
-        if width > 1 and n_blank and n_rows > 1 and of_numbers:
+        if dialect.width > 1 and n_blank and n_rows > 1 and of_numbers:
             raise DataError(
                 f"{of_numbers}: blank lines separate blocks of rows without sample ids, the first in front of {shown_fields([line])}. "
                 "Remove these lines if the blocks are one table, or write each block to a file of its own."
             )
         n_rows = 1 if n_blank else n_rows + 1
-        yield from itertools.repeat('""\n', n_blank if width == 1 else 0)
+        yield from itertools.repeat('""\n', n_blank if dialect.width == 1 else 0)
         n_blank = 0
         yield line
 
