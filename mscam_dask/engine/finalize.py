@@ -348,8 +348,11 @@ def _better_candidate(
         candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
+    is_selected = context.n_clusters_selection is not None
     best = stage.value(
-        stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders)
+        stage.submit(
+            choice.best_by_borders, points, partitions, graphs, tested.borders, is_selected
+        )
     )
     return stage.item(partitions, best) if best else None
 

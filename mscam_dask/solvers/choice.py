@@ -177,8 +177,11 @@ def best_by_borders(
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
     own: Borders,
+    is_selected: bool = False,  # noqa: FBT001, FBT002 - tasks take positions
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
+
+    `is_selected` says that the number of clusters was selected by borders.
 
     A candidate must have no cluster of one sample, and keep as many clusters as the first when both are merged until all
     borders hold. The corrected level is the level divided by the number of candidates. A supported candidate is better in
@@ -187,7 +190,7 @@ def best_by_borders(
     1. All its borders hold at the corrected level, and the part of its entropy that the neighbors in all views do not
        explain is at most 5 % of that of the first.
     2. All its borders hold at that level, no cluster of the first stands, and the neighbors explain at least half as many nats
-       of it.
+       of it, or the number of clusters was selected.
     3. The views do not separate all pairs of clusters of the first that have no border, and the neighbors explain a larger
        share of its entropy.
     4. They separate all, and the first is not supported: the neighbors explain a larger share, also in nats, and all its
@@ -209,7 +212,7 @@ def best_by_borders(
         nats = share * entropy(labels)
         is_half = 2.0 * nats >= least_nats
         if_all_hold = 1.0 - share <= most_unexplained  # case 1
-        if_all_hold |= n_stand == 0 and is_half  # case 2
+        if_all_hold |= n_stand == 0 and (is_half or is_selected)  # case 2
         may_be = not are_separated or (nats > least_nats and not own.support)  # cases 3 and 4
         may_be = may_be and share > least_share
         if not (if_all_hold or may_be):

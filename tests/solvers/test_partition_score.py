@@ -259,9 +259,15 @@ def graphs(labels: NDArray[np.int64]) -> list[ReferenceGraphs]:
 
 
 def best(
-    points: JointPoints, partitions: list[NDArray[np.int64]], views: list[ReferenceGraphs], c: int
+    points: JointPoints,
+    partitions: list[NDArray[np.int64]],
+    views: list[ReferenceGraphs],
+    c: int,
+    *,
+    is_selected: bool = False,
 ) -> int:
-    return best_by_borders(points, partitions, views, borders(points, partitions[0], c))
+    own = borders(points, partitions[0], c)
+    return best_by_borders(points, partitions, views, own, is_selected)
 
 
 def separated_pairs(points: JointPoints, labels: NDArray[np.int64], c: int) -> list[bool]:
@@ -354,6 +360,7 @@ def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_they_are
     assert all(separated_pairs(points, parts, 3))
     assert borders(points, truth, 3).of_several(1).p_values.max() <= 0.05
     assert (best(points, [parts, truth], views, 3) == 1) == is_taken
+    assert best(points, [parts, truth], views, 3, is_selected=True) == 1
 
 
 def test_clusters_with_few_samples_between_them_take_the_place_of_parts_of_a_cluster() -> None:
