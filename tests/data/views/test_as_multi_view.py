@@ -473,7 +473,8 @@ def test_default_columns_of_a_square_frame_are_no_ids() -> None:
     pairs = pd.DataFrame(distances_between(points.to_numpy()))
     with pytest.raises(DataError):
         as_multi_view({"a": points, "d": pairs}, view_type={"d": "distance"})
-    kept = as_multi_view({"a": points, "d": pairs.to_numpy()}, view_type={"d": "distance"})
+    types = pd.Series({"d": "distance"})  # by the names of views, as a mapping
+    kept = as_multi_view({"a": points, "d": pairs.to_numpy()}, view_type=types)
     assert_holds(kept, a=points.to_numpy(), d=pairs.to_numpy())
 
 
