@@ -449,17 +449,6 @@ def test_hidden_sheets_are_views_if_they_are_asked_for_and_hidden_cells_are_read
     assert [view.name for view in views] == ["old", "b"]
 
 
-def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:
-    pytest.importorskip("openpyxl")
-    gap = pd.concat([A[:5], A[:1] * np.nan, A[5:]])
-    gap.to_excel(tmp_path / "a.xlsx", index=False)
-    found = outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr")
-    assert re.match(quotes("refused", "a.xlsx", "blank lines"), found), found
-    gap[["a0"]].to_excel(tmp_path / "a.xlsx", index=False)
-    found = outcome([tmp_path / "a.xlsx"], {"a": A[["a0"]]}, tmp_path / "s.zarr")
-    assert re.match(quotes("refused", "absent", "[5]"), found), found
-
-
 def test_a_truth_value_among_the_numbers_of_a_sheet_is_none(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     odd = A.astype(object)

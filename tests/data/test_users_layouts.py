@@ -254,3 +254,14 @@ def test_a_first_sample_of_whole_numbers_is_no_second_header(tmp_path: Path, fir
 def test_two_samples_that_are_called_as_statistics_are_told_once(tmp_path: Path) -> None:
     said = notes_on(tmp_path, "id,a,b\nSum,1,2\nMean,4,3\n")
     assert said.count("'Sum', 'Mean'") == 1
+
+
+def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:
+    pytest.importorskip("openpyxl")
+    gap = pd.concat([A[:5], A[:1] * np.nan, A[5:]])
+    gap.to_excel(tmp_path / "a.xlsx", index=False)
+    found = outcome([tmp_path / "a.xlsx"], {"a": A}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.xlsx", "blank lines"), found), found
+    gap[["a0"]].to_excel(tmp_path / "a.xlsx", index=False)
+    found = outcome([tmp_path / "a.xlsx"], {"a": A[["a0"]]}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "absent", "[5]"), found), found
