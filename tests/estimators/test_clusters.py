@@ -70,6 +70,23 @@ def test_rare_clusters_are_found(sizes: tuple[int, ...], separation: float) -> N
     assert model.structure_ is Structure.CLEAR
 
 
+@pytest.mark.parametrize(
+    ("n_clusters", "sizes"),
+    [(3, (150, 100, 50)), ("auto", (150, 100, 50)), ("auto", (270, 20, 10))],
+)
+def test_clusters_are_found_behind_factors_that_all_views_share(
+    n_clusters: Any, sizes: tuple[int, ...]
+) -> None:
+    """Such as a size and an age, which have more variance than there is between clusters."""
+    views, labels = distant_views(0, np.repeat(np.arange(3), sizes), 8.0)
+    rng = np.random.default_rng(1)
+    factors = 3.0 * rng.normal(size=(300, 2))
+    views = [view + factors @ rng.normal(size=(2, view.shape[1])) for view in views]
+    model = MSCAM(n_clusters, n_jobs=1).fit(views)
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+    assert model.structure_ is Structure.CLEAR
+
+
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
 @pytest.mark.parametrize("kind", ["sheet", "elongated"])
 def test_views_that_depend_on_each_other_have_no_clusters(kind: str) -> None:
