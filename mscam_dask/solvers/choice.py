@@ -177,7 +177,7 @@ def best_by_borders(
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
     own: Borders,
-    is_selected: bool = False,  # noqa: FBT001, FBT002 - tasks take positions
+    is_selected: bool,  # noqa: FBT001 - tasks take positions
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
