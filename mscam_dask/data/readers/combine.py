@@ -52,8 +52,8 @@ def gather(
         loaded = read_sources(files, selection, stack)
     named = _named(loaded, views)
     found = loaded
+    loaded = [item for item in found if item.views or item.labels is not None] or found
     left = [item for item in found if not item.views and item.labels is None]
-    loaded = [item for item in found if item not in left] or found
     if join is not None and len(loaded) > 1:  # the samples of other sources are not joined
         has_labels = views is None or labels is not None
         wanted = {old for old, _ in named}

@@ -208,8 +208,12 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
     rest = values[n_first : len(values) - n_last]
     found = [row for row in named if _is_statistic(values[row], rest, _STATISTICS)]
     if len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS:
-        others = ((row, values[1:] if row == 0 else values[:-1]) for row in {0, last} - {*named})
-        found += [row for row, rest in others if _is_statistic(values[row], rest, _STATISTICS[:2])]
+        others = {0: values[1:], last: values[:-1]}
+        found += [
+            row
+            for row in others.keys() - {*named}
+            if _is_statistic(values[row], others[row], _STATISTICS[:2])
+        ]
     if found:
         what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
         raise DataError(
@@ -225,7 +229,7 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
 
 def unlike_most(names: Sequence[str]) -> list[int]:
     """Positions of the few names that begin with other letters than three quarters of them do."""
-    starts = [re.match(r"[^\W\d_]*", name.casefold())[0] for name in names]  # type: ignore[index]
+    starts = [re.split(r"[\W\d_]", name.casefold(), maxsplit=1)[0] for name in names]
     counts = Counter(starts)
     if len(names) < _SOME or 4 * max(counts.values()) < 3 * len(names):
         return []

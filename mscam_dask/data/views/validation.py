@@ -33,11 +33,14 @@ _MIN_PRESENT = 3
 # Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
 _LINKS_PER_CLUSTER = 5
 
-_CODES = np.fromstring(  # that mark missing values, and those that NetCDF and others fill in
-    "7 8 9 77 88 99 777 888 999 7777 8888 9999 77777 88888 99999 777777 888888 999999 9.99 99.9 99.99 999.9 999.99 9999.9 "
-    "9999.99 99999.9 32767 32768 2147483647 2147483648 1e20 1e30 1e35 1e36 1e37 1e38 9.96921e36 3.4028235e38",
-    np.float32,
-    sep=" ",
+_CODES = np.array(  # that mark missing values, and those that NetCDF and others fill in
+    [
+        *(int(digit * times) for digit in "789" for times in range(1, 7)),
+        *(9.99, 99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99, 99999.9),
+        *(32767, 32768, 2147483647, 2147483648),
+        *(1e20, 1e30, 1e35, 1e36, 1e37, 1e38, 9.96921e36, 3.4028235e38),
+    ],
+    dtype=np.float32,
 )
 
 _CORNER = 64  # rows and columns that show the kind of a square view
@@ -146,7 +149,8 @@ def validate(
         is_table = view.shape[1] == len(data.views) - 1
         if (
             view.view_type == "features"
-            and scan.highest.max() == 1 < view.shape[1]
+            and view.shape[1] > 1
+            and scan.highest.max() == 1
             and all(
                 np.isin(rows, (0, 1)).all() and (is_table or (rows.sum(axis=1) == 1).all())
                 for rows in (view.read(*edges) for edges in row_ranges(view))
@@ -202,16 +206,18 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
         rows = view.read(start, stop)
         extremes[0] = np.fmin(extremes[0], np.fmin.reduce(rows))
         extremes[1] = np.fmax(extremes[1], np.fmax.reduce(rows))
-    columns, codes = np.nonzero(_are_codes(extremes))[1], extremes[_are_codes(extremes)]
+    may_be = _are_codes(extremes)
+    columns, codes = np.nonzero(may_be)[1], extremes[may_be]
     low, high = np.full((2, len(codes)), np.nan)
     for start, stop in row_ranges(view) if len(codes) else ():
         rows = view.read(start, stop)[:, columns]
         rows = np.where(rows == codes, np.nan, rows)
         low, high = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
     is_far = ((codes < 0) & (low >= 0)) | (np.fmax(-low, high) < np.abs(codes) / 10)
+    is_far &= low < high
     names, issues = view.feature_names or [f"column {at}" for at in range(view.shape[1])], []
-    for code in np.unique(codes[is_far & (low < high)]):
-        at = columns[is_far & (low < high) & (codes == code)].tolist()
+    for code in np.unique(codes[is_far]):
+        at = columns[is_far & (codes == code)].tolist()
         others = (repr(names[at[0]]), f"{code:g}")
         first = tuple(at[:_SHOWN])
         issues.append(DataIssue(view.name, "missing codes", len(at), first, view.shape[1], others))
