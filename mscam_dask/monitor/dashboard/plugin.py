@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -143,9 +140,7 @@ class MonitorPlugin(SchedulerPlugin):
 
 _logger = logging.getLogger(__name__)
 
-_MAX_WAITING = 256  # events; the oldest are dropped first
-_SEND_TIMEOUT_S = 10.0
-_FLUSH_TIMEOUT_S = 2.0  # at the start and the end of a fit
+_TIMEOUT_S = 2.0  # for one event
 
 _problems: weakref.WeakKeyDictionary[Client, str | None] = weakref.WeakKeyDictionary()
 
@@ -189,19 +184,15 @@ class ClusterEvents:
 
     Notes
     -----
-    Estimators with a client create one; add one to their callbacks to name the run. If the scheduler does not
-    accept events, the oldest of more than 256 are dropped, and their number is sent.
+    Estimators with a client create one; add one to their callbacks to name the run. An event that the scheduler
+    does not accept within two seconds is dropped, and the number of these is sent.
     """
 
     def __init__(self, client: Client, *, name: str | None = None) -> None:
         self._client: Any = client
         self._name = name
         self._run_id: str | None = None
-        self._waiting: deque[dict[str, Any]] = deque(maxlen=_MAX_WAITING)
         self._n_dropped = 0
-        self._lock = threading.Lock()
-        self._idle = threading.Event()  # nothing is being sent
-        self._idle.set()
 
     def serves(self, client: object) -> bool:
         return self._client is client
@@ -213,8 +204,7 @@ class ClusterEvents:
         ensure_page(self._client)
         self._run_id = run_id
         name, numbers = f"{n_samples} samples, {len(views)} views", (n_samples, n_clusters)
-        self._put(RunAnnounced(self._name or name, str(self._client.id), tuple(views), *numbers))
-        self._idle.wait(_FLUSH_TIMEOUT_S)  # the announcement arrives before the tasks
+        self._send(RunAnnounced(self._name or name, str(self._client.id), tuple(views), *numbers))
 
     def __deepcopy__(self, memo: object) -> ClusterEvents:
         # clones of an estimator report to the same cluster
@@ -223,40 +213,21 @@ class ClusterEvents:
     def __call__(self, event: Event) -> None:
         if self._run_id is None:
             return
-        self._put(event)
+        self._send(event)
         if isinstance(event, FitFinished | FitFailed):
-            self._idle.wait(_FLUSH_TIMEOUT_S)
             self._run_id = None
 
-    def _put(self, event: Event | RunAnnounced) -> None:
-        message = encode(event)
-        if message is None:
+    def _send(self, event: Event | RunAnnounced) -> None:
+        """Send an event; one that cannot be sent is dropped and counted."""
+        payload = encode(event)
+        if payload is None:
             return
-        message["run"] = self._run_id
-        with self._lock:
-            self._n_dropped += len(self._waiting) == _MAX_WAITING
-            self._waiting.append(message)
-            if not self._idle.is_set():
-                return
-            self._idle.clear()
-        self._client.loop.add_callback(self._send)
-
-    async def _send(self) -> None:
-        """Send all waiting events; those that cannot be sent are dropped and counted."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._idle.set()
-                    return
-                events, dropped = list(self._waiting), self._n_dropped
-                self._waiting.clear()
-                self._n_dropped = 0
-            message = {"dropped": dropped, "events": events}
-            try:
-                async with asyncio.timeout(_SEND_TIMEOUT_S):
-                    await self._client.scheduler.log_event(topic=TOPIC, msg=message)
-            except (OSError, CommClosedError, TimeoutError, AttributeError) as error:
-                # a closed client has no scheduler
-                _logger.debug("%d events not sent: %s", len(events), error)
-                with self._lock:
-                    self._n_dropped += dropped + len(events)
+        message = {"dropped": self._n_dropped, "events": [{**payload, "run": self._run_id}]}
+        try:
+            send = self._client.scheduler.log_event
+            self._client.sync(send, topic=TOPIC, msg=message, callback_timeout=_TIMEOUT_S)
+            self._n_dropped = 0
+        except (OSError, CommClosedError, TimeoutError, AttributeError, RuntimeError) as error:
+            # a closed client has no scheduler and no running loop
+            _logger.debug("an event was not sent: %s", error)
+            self._n_dropped += 1

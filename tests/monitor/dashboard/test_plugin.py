@@ -1,8 +1,7 @@
-"""A fit's events on their way to the scheduler, in order and bounded, and what it keeps of runs."""
+"""A fit's events on their way to the scheduler, in order, and what it keeps of runs."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import dataclasses
 import logging
@@ -10,7 +9,7 @@ import math
 import re
 import sys
 import urllib.request
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,32 +34,23 @@ from tests.synthetic import two_subspaces
 
 
 class FakeClient:
-    """A client whose event loop runs when the test says so, and its scheduler, which takes events or does not."""
+    """A client and its scheduler, which takes events or does not."""
 
     id = "client-1"
 
     def __init__(self) -> None:
-        self.scheduler = self.loop = self
+        self.scheduler = self
         self.messages: list[dict[str, Any]] = []
         self.error: Exception | None = None
-        self.runs_at_once = True
         self.refusal: Exception | None = None
-        self.todo: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
-    async def log_event(self, *, topic: str, msg: dict[str, Any]) -> None:
+    def log_event(self, *, topic: str, msg: dict[str, Any]) -> None:
         if self.error is not None:
             raise self.error
         self.messages.append(msg)
 
-    def add_callback(self, callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self.todo.append(callback)
-        if self.runs_at_once:
-            self.run()
-
-    def run(self) -> None:
-        todo, self.todo = self.todo, []
-        for callback in todo:
-            asyncio.run(callback())
+    def sync(self, function: Callable[..., None], *, callback_timeout: float, **given: Any) -> None:
+        function(**given)
 
     def run_on_scheduler(self, function: object) -> None:
         if self.refusal is not None:
@@ -91,22 +81,15 @@ def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
     assert re.findall(r"\d+", sent[0]["name"]) == ["10", "3"]  # samples, views
 
 
-def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() -> None:
-    client = FakeClient()
-    events = begun(client)
-    client.runs_at_once = False
-    for iteration in range(300):
-        events(outer(iteration))
-    assert len(client.todo) == 1
-    client.run()
-    message = client.messages[-1]
-    assert [event["iteration"] for event in message["events"]] == list(range(44, 300))
-    assert message["dropped"] == 44
-
-
 @pytest.mark.parametrize(
     "error",
-    [OSError("gone"), CommClosedError("gone"), TimeoutError("late"), AttributeError("closed")],
+    [
+        OSError("gone"),
+        CommClosedError("gone"),
+        TimeoutError("late"),
+        AttributeError("closed"),
+        RuntimeError("closed"),
+    ],
 )
 def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
     client = FakeClient()
