@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -126,29 +127,9 @@ class RowsOf(RowSource):
 
     source: RowSource
 
-    @property
-    def name(self) -> str:
-        return self.source.name
 
-    @property
-    def view_type(self) -> ViewType:
-        return self.source.view_type
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def is_in_memory(self) -> bool:
-        return self.source.is_in_memory
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        return self.source.feature_names
+for _shared in ("name", "view_type", "shape", "dtype", "is_in_memory", "feature_names"):
+    setattr(RowsOf, _shared, property(attrgetter(f"source.{_shared}")))
 
 
 @dataclass(frozen=True, eq=False)
