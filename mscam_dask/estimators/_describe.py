@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +21,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._fitted import NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.estimators._sample_values import sample_values
-from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.partition_score import (
     explained_share,
     mean_score,
@@ -93,11 +94,8 @@ class ClusterSpaceMixin(
             if view.view_type == "features" and view.name not in self.excluded_views_
         ]
         names = self.cluster_names_
-        look = functools.partial(
-            _effects_of,
-            labels=np.searchsorted(names, self.labels_),
-            n_clusters=self.n_clusters_,
-        )
+        labels = np.searchsorted(names, self.labels_)
+        look = functools.partial(feature_effects, labels=labels, n_clusters=self.n_clusters_)
         self._check_unchanged(views)
         with connected(self.client) as client:
             executor = executor_for(client, self.n_jobs)
@@ -159,26 +157,22 @@ class ClusterSpaceMixin(
         samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
         model = fit_votes(views, **fitting)
+        widths = [view.shape[1] for view in _in_discriminants(model, views)]
+        sums, counts = np.zeros((2, self.n_clusters_, sum(widths)))
         positions = np.searchsorted(self.cluster_names_, self.labels_)
-        sums = np.zeros((self.n_clusters_, _in_discriminants(model, views).shape[1]))
-        counts = np.zeros_like(sums)
         for start, parts in self._training_blocks():
-            points = _in_discriminants(model, parts)
+            points = np.hstack(_in_discriminants(model, parts))
             own = positions[start : start + len(points)]
-            np.add.at(counts, own, ~np.isnan(points))
-            np.add.at(sums, own, np.nan_to_num(points))
-        with np.errstate(invalid="ignore"):
-            centers = sums / counts  # NaN in views that have no sample of a cluster
-        widths = [view.shape[1] for view in views]
-        if model.loadings:
-            widths = [loadings.shape[1] for loadings in model.loadings]
+            counts += sums_by_group(~np.isnan(points), own, self.n_clusters_)
+            sums += sums_by_group(np.nan_to_num(points), own, self.n_clusters_)
+        with np.errstate(invalid="ignore"):  # NaN in views that have no sample of a cluster
+            centers = np.split(sums / counts, np.cumsum(widths)[:-1], axis=1)
+        encoded = self._encoded(new)
         distances = [
-            _mean_distances(
-                _in_discriminants(model, self._encoded(new)(start, stop)), centers, widths
-            )
-            for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
+            _mean_distances(_in_discriminants(model, encoded(start, stop)), centers)
+            for start, stop in row_blocks(new.n_samples, encoded.width)
         ]
-        return np.asarray(np.concatenate(distances))
+        return np.concatenate(distances)
 
     @property
     def _n_features_out(self) -> int:
@@ -228,39 +222,24 @@ class ClusterSpaceMixin(
         return label_free_scores(new, labels)["adjusted_modularity"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FeatureEffects:
-    """Effect sizes of the columns of one view, by cluster, (c, d) each; NaN without samples."""
-
-    mean: NDArray[np.float64]
-    mean_of_rest: NDArray[np.float64]
-    share: NDArray[np.float64]  # of values other than 0
-    share_of_rest: NDArray[np.float64]
-    effect: NDArray[np.float64]  # difference of the means over the pooled standard deviation
-
-
 def feature_effects(
-    blocks: Iterable[tuple[int, NDArray[np.float64]]],
-    labels: NDArray[np.int64],
-    n_clusters: int,
-) -> FeatureEffects:
-    """Cohen's d, mean and share of nonzeros of each column, of clusters against the other samples, from blocks (start, (b, d)).
+    view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
+) -> dict[str, NDArray[np.float64]]:
+    """Numbers (c, d) of each `ClusterFeature`: of the columns of a view, in clusters and among the other samples; NaN without samples.
 
     J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
     """
-    shift: NDArray[np.float64] | None = None
-    sums = squares = n_nonzero = np.zeros((n_clusters, 0))
-    for start, rows in blocks:
-        if shift is None:
-            shift = rows.mean(axis=0)
-            sums, squares, n_nonzero = (np.zeros((n_clusters, len(shift))) for _ in range(3))
-        own = labels[start : start + len(rows)]
+    labels = labels if view.present is None else labels[view.present.samples]
+    blocks = list(row_blocks(*view.shape))
+    shift = view.read(*blocks[0]).mean(axis=0)
+    sums, squares, n_nonzero = np.zeros((3, n_clusters, len(shift)))
+    for start, stop in blocks:
+        rows, own = view.read(start, stop), labels[start:stop]
         for cluster in np.unique(own):
             shifted = rows[own == cluster] - shift
             sums[cluster] += shifted.sum(axis=0)
             squares[cluster] += np.einsum("ij,ij->j", shifted, shifted)
             n_nonzero[cluster] += np.count_nonzero(rows[own == cluster], axis=0)
-    assert shift is not None, "a view without rows passed validation"
     sizes = np.bincount(labels, minlength=n_clusters).astype(np.float64)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         rest_sizes = sizes.sum() - sizes
@@ -275,64 +254,46 @@ def feature_effects(
         difference = own_means - rest_means
         effects = difference / np.sqrt(scatter / max(1.0, float(sizes.sum()) - 2.0))
     effects[difference == 0.0] = 0.0
-    return FeatureEffects(own_means + shift, rest_means + shift, shares, rest_shares, effects)
-
-
-def _effects_of(view: RowSource, *, labels: NDArray[np.int64], n_clusters: int) -> FeatureEffects:
-    """Effects of one view, by blocks of rows."""
-    present = view.present
-    own = labels if present is None else labels[present.samples]
-    blocks = ((start, view.read(start, stop)) for start, stop in row_blocks(*view.shape))
-    return feature_effects(blocks, own, n_clusters)
+    return {
+        "mean": own_means + shift,
+        "mean_of_rest": rest_means + shift,
+        "share": shares,
+        "share_of_rest": rest_shares,
+        "effect": effects,
+    }
 
 
 def _strongest(
-    view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
+    view: RowSource, effects: dict[str, NDArray[np.float64]], clusters: NDArray[np.int64], top: int
 ) -> Iterator[ClusterFeature]:
     names: Any = view.feature_names or range(view.shape[1])
-    for cluster, row in enumerate(np.where(np.isnan(effects.effect), 0.0, effects.effect)):
-        for column in np.argsort(-np.abs(row), kind="stable")[:top]:
+    sizes = effects["effect"]
+    for cluster, row in enumerate(np.where(np.isnan(sizes), 0.0, sizes)):
+        for column in np.argsort(-np.abs(row), kind="stable")[:top].tolist():
             if row[column] != 0.0:
-                values = {
-                    field.name: float(getattr(effects, field.name)[cluster, column])
-                    for field in dataclasses.fields(effects)
-                }
-                yield ClusterFeature(
-                    view=view.name,
-                    cluster=int(clusters[cluster]),
-                    feature=str(names[column]),
-                    column=int(column),
-                    **values,
-                )
+                values = {name: float(of[cluster, column]) for name, of in effects.items()}
+                own, feature = int(clusters[cluster]), str(names[column])
+                yield ClusterFeature(view.name, own, feature, column, **values)
 
 
 def _in_discriminants(
     model: NeighborVotes, views: list[NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Coordinates in the discriminants of all views; in the ridge embedding where there are none."""
+) -> list[NDArray[np.float64]]:
+    """Coordinates in the discriminants of each view; in the ridge embedding where there are none."""
     if not model.loadings:
-        return np.hstack(views)
+        return views
     pairs = zip(views, model.loadings, strict=True)
-    return np.hstack([view[:, : len(loadings)] @ loadings for view, loadings in pairs])
+    return [view[:, : len(loadings)] @ loadings for view, loadings in pairs]
 
 
 def _mean_distances(
-    points: NDArray[np.float64], centers: NDArray[np.float64], widths: Sequence[int]
+    points: list[NDArray[np.float64]], centers: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Root mean square over the views of the distances to the centers; NaN without a common view."""
-    totals, counts = np.zeros((len(points), len(centers))), np.zeros((len(points), len(centers)))
-    stop = 0
-    for width in widths:
-        view = slice(stop, stop + width)
-        stop += width
-        rows = np.flatnonzero(~np.isnan(points[:, view]).any(axis=1))
-        own = np.flatnonzero(~np.isnan(centers[:, view]).any(axis=1))
-        if width and rows.size and own.size:
-            pairs = np.ix_(rows, own)
-            totals[pairs] += squared_distances(points[rows, view], centers[own, view])
-            counts[pairs] += 1.0
+    pairs = [pair for pair in zip(points, centers, strict=True) if pair[0].shape[1]]
+    squared = np.stack([cdist(*pair, "sqeuclidean") for pair in pairs])
     with np.errstate(invalid="ignore"):
-        return np.sqrt(totals / counts)
+        return np.sqrt(np.nansum(squared, axis=0) / np.count_nonzero(~np.isnan(squared), axis=0))
 
 
 def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[str, float]:

@@ -27,6 +27,7 @@ from mscam_dask.estimators._fitted import warn_of_result
 from mscam_dask.estimators._sample_values import equal_samples
 from mscam_dask.types.events import FitFinished, FitStarted
 from mscam_dask.types.result import Structure
+from tests.blocks import small_blocks
 from tests.estimators.small import integer_views, quick
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
@@ -179,21 +180,21 @@ def test_effects_are_those_of_the_definition_for_all_blocks(size: int) -> None:
     labels = rng.integers(3, size=200)
     rows = 1e6 + rng.normal(size=(200, 5)) + labels[:, None] * np.arange(5)
     rows[rng.random(rows.shape) < 0.3] = 0.0
-    blocks = [(start, rows[start : start + size]) for start in range(0, 200, size)]
-    found = feature_effects(blocks, labels, 3)
+    with small_blocks(8 * 5 * size):
+        found = feature_effects(ArrayRows(rows, "v"), labels=labels, n_clusters=3)
     for cluster in range(3):
         own, rest = rows[labels == cluster], rows[labels != cluster]
-        assert_allclose(found.effect[cluster], cohens_d(own, rest), rtol=1e-6)
-        assert_allclose(found.mean[cluster], own.mean(axis=0))
-        assert_allclose(found.mean_of_rest[cluster], rest.mean(axis=0))
-        assert_allclose(found.share[cluster], np.mean(own != 0, axis=0))
-        assert_allclose(found.share_of_rest[cluster], np.mean(rest != 0, axis=0))
+        assert_allclose(found["effect"][cluster], cohens_d(own, rest), rtol=1e-6)
+        assert_allclose(found["mean"][cluster], own.mean(axis=0))
+        assert_allclose(found["mean_of_rest"][cluster], rest.mean(axis=0))
+        assert_allclose(found["share"][cluster], np.mean(own != 0, axis=0))
+        assert_allclose(found["share_of_rest"][cluster], np.mean(rest != 0, axis=0))
 
 
 def test_columns_without_variance() -> None:
     labels = np.repeat([0, 1], 10)
     rows = np.column_stack([np.full(20, 0.1), labels * 0.3 + 7.1, np.arange(20.0) % 2])
-    effects = feature_effects([(0, rows)], labels, 2).effect
+    effects = feature_effects(ArrayRows(rows, "v"), labels=labels, n_clusters=2)["effect"]
     assert effects[0].tolist() == [0.0, -np.inf, 0.0]
     assert effects[1].tolist() == [0.0, np.inf, 0.0]
 
