@@ -17,7 +17,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.estimators._fitted import NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.estimators._sample_values import sample_values
@@ -31,6 +31,7 @@ from mscam_dask.solvers.partition_score import (
 from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.types.allowed import Count, check_value
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
 if TYPE_CHECKING:
@@ -86,8 +87,7 @@ class ClusterSpaceMixin(
         Views are read by row blocks, those of a store by the workers of `client`.
         """
         check_is_fitted(self)
-        if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
-            raise ConfigurationError(f"top={top!r} is not usable: allowed is a whole number >= 1.")
+        top = check_value("top", top, Count)
         views = [
             view
             for view in self._training.views
@@ -102,7 +102,7 @@ class ClusterSpaceMixin(
             found = map_views(look, views, executor, stage="cluster_features")
         listed: list[ClusterFeature] = []
         for view, effects in zip(views, found, strict=True):
-            listed.extend(_strongest(view, effects, names, int(top)))
+            listed.extend(_strongest(view, effects, names, top))
         return tuple(listed)
 
     def cluster_batches(self, batches: ArrayLike) -> pd.DataFrame:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
 from pickle import PicklingError, dumps
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
+
+from msgspec import Meta
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.session import CheckpointStore, Observer
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.types.allowed import Count, check_value
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,12 +38,9 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
         from dask.system import CPU_COUNT
 
         n_jobs = min(_MAX_THREADS, CPU_COUNT)
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
-        raise ConfigurationError(
-            f"n_jobs={n_jobs!r} is not usable: allowed is a whole number >= 1, or None "
-            "or -1 for all cores."
-        )
-    return SerialExecutor() if n_jobs == 1 else ThreadExecutor(int(n_jobs))
+    allowed = Meta(title="a whole number >= 1, or None or -1 for all cores")
+    n_threads = check_value("n_jobs", n_jobs, Annotated[Count, allowed])
+    return SerialExecutor() if n_threads == 1 else ThreadExecutor(n_threads)
 
 
 @contextlib.contextmanager

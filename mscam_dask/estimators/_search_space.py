@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
+from msgspec import Meta
 from sklearn.utils import check_random_state
 
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -87,18 +87,13 @@ def choices_of(estimator: MSCAM, data: MultiViewData) -> Choices:
 
 def constants_of(estimator: MSCAM) -> Constants:
     """Constants of the method, by default those of the package."""
-    if not isinstance(estimator.constants, Constants | None):
-        raise ConfigurationError(
-            f"constants={estimator.constants!r} is not usable: allowed is a mscam_dask.Constants, or None."
-        )
-    return estimator.constants or Constants()
+    allowed = Annotated[Constants | None, Meta(title="a mscam_dask.Constants, or None")]
+    return check_value("constants", estimator.constants, allowed) or Constants()
 
 
 def selects_n_clusters(estimator: MSCAM) -> bool:
     """Whether the number of clusters is selected."""
-    given = estimator.n_clusters
-    is_number = isinstance(given, np.integer)
-    check_value("n_clusters", int(given) if is_number else given, Count | Literal["auto"])
+    given = check_value("n_clusters", estimator.n_clusters, Count | Literal["auto"])
     return isinstance(given, str)
 
 
@@ -194,13 +189,11 @@ def most_clusters(asked: Any, n_samples: int) -> int:
         )
     if asked is None:
         return min(SIZES.max_clusters, max(_MIN_CLUSTERS, n_samples // 10))
-    is_whole = isinstance(asked, Integral) and not isinstance(asked, bool)
-    if not is_whole or not _MIN_CLUSTERS <= asked < n_samples:
-        raise ConfigurationError(
-            f"max_clusters={asked!r} with {n_samples} samples; allowed are whole numbers from "
-            f"{_MIN_CLUSTERS} to {n_samples - 1}, or None."
-        )
-    return int(asked)
+    allowed = (
+        f"a whole number from {_MIN_CLUSTERS} to {n_samples - 1} for {n_samples} samples, or None"
+    )
+    limits = Meta(ge=_MIN_CLUSTERS, lt=n_samples, title=allowed)
+    return int(check_value("max_clusters", asked, Annotated[int, limits]))
 
 
 def seed_of(random_state: object, *, is_continued: bool = False) -> int:

@@ -37,15 +37,17 @@ def check_fields(values: Any) -> None:
     """Replace NumPy scalars in a dataclass by plain numbers, and refuse what the annotations do not allow."""
     annotations = annotations_of(values.__class__)
     for field in dataclasses.fields(values):
-        value = getattr(values, field.name)
-        if isinstance(value, Integral | Real) and type(value).__module__ != "builtins":
-            value = int(value) if isinstance(value, Integral) else float(value)
-            object.__setattr__(values, field.name, value)
-        check_value(field.name, value, annotations[field.name])
+        value = check_value(field.name, getattr(values, field.name), annotations[field.name])
+        object.__setattr__(values, field.name, value)
 
 
-def check_value(name: str, value: object, annotation: Any) -> None:
-    """Refuse a value that its annotation does not allow; a dict is no dataclass here, as it is in a file."""
+def check_value(name: str, value: Any, annotation: Any) -> Any:
+    """Return a value, a NumPy scalar as a plain number; refuse what its annotation does not allow.
+
+    A dict is no dataclass here, as it is in a file.
+    """
+    if isinstance(value, Integral | Real) and type(value).__module__ != "builtins":
+        value = int(value) if isinstance(value, Integral) else float(value)
     try:
         if isinstance(value, dict) and table_of(annotation) is not None:
             raise msgspec.ValidationError
@@ -54,6 +56,7 @@ def check_value(name: str, value: object, annotation: Any) -> None:
         raise ConfigurationError(
             f"{name}={value!r} is not usable: allowed is {allowed_text(annotation, value)}"
         ) from error
+    return value
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

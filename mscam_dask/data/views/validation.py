@@ -6,10 +6,10 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import is_of_ids, label_rank
@@ -23,7 +23,8 @@ from mscam_dask.data.views.sources import (
     digest_of_blocks,
     row_ranges,
 )
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
+from mscam_dask.types.allowed import check_value
 
 _SHOWN = 5
 
@@ -176,13 +177,9 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
         ("n_clusters", n_clusters, n_samples, "a cluster has at least one sample"),
         ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbor of itself"),
     ):
-        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not is_whole or not 1 <= value <= largest:
-            allowed = f"whole numbers from 1 to {largest}" if largest else "two samples or more"
-            remedy = f"Set {name} to a number in this range." if largest else "Give more samples."
-            raise ConfigurationError(
-                f"{name}={value!r} with {n_samples} sample(s); allowed are {allowed} ({reason}). {remedy}"
-            )
+        allowed = f"a whole number from 1 to {largest}" if largest else "two samples or more"
+        allowed += f" for {n_samples} sample(s), because {reason}"
+        check_value(name, value, Annotated[int, Meta(ge=1, le=largest, title=allowed)])
 
 
 def check_not_empty(view: RowSource) -> None:
