@@ -37,7 +37,7 @@ from mscam_dask.solvers.graph_update import Decision, projected_weight
 from mscam_dask.solvers.known_labels import with_known
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect, is_worse
 from mscam_dask.types.events import IterationFinished, RefinementFinished
-from mscam_dask.types.rules import RULES
+from mscam_dask.types.rules import RULES, SIZES
 
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:
@@ -45,8 +45,11 @@ def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopS
     if state.refined_from is not None:
         return state
     parameters = context.parameters
-    limit = parameters.admm_limit(refines=context.refines)
-    patience = parameters.patience_for(context.prepared.n_samples)
+    limit, patience = parameters.max_iter, parameters.constants.patience
+    if context.refines:
+        limit = min(limit or RULES.max_iterations, RULES.max_iterations)
+    if parameters.is_large(context.prepared.n_samples):
+        patience = min(patience, SIZES.large_patience)
     while (
         state.spectrum is not None
         and state.decision is Decision.ACCEPT

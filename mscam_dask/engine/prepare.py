@@ -187,7 +187,7 @@ def prepare_views(
     stage: Stage, precomputed: PrecomputedViews, parameters: Parameters, *, all_score: bool = False
 ) -> Prepared:
     """Submit the ridge views and candidate neighbors of one setting, without its excluded views."""
-    active = parameters.active_views(len(precomputed.names))
+    active = [i for i in range(len(precomputed.names)) if i not in parameters.exclude_views]
     names = tuple(precomputed.names[index] for index in active)
     validation_views = precomputed.names if all_score else names
     scales = dict(zip(precomputed.names, parameters.scales(len(precomputed.names)), strict=True))

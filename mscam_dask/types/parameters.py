@@ -164,11 +164,6 @@ class Parameters:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def admm_limit(self, *, refines: bool) -> int | None:
-        """Maximum number of outer iterations by ADMM, in a fit with a refinement or without; None: only patience ends them."""
-        most = RULES.max_iterations
-        return min(self.max_iter or most, most) if refines else self.max_iter
-
     def refined_limit(self) -> int:
         """Maximum number of outer iterations of a fit with a refinement."""
         most = 2 * RULES.max_iterations
@@ -179,10 +174,6 @@ class Parameters:
         if self.view_settings is None:
             return ViewSettings(self.scale, self.alpha)
         return self.view_settings[view]
-
-    def active_views(self, n_views: int) -> tuple[int, ...]:
-        """Positions of the views that are not excluded, of `n_views` views."""
-        return tuple(view for view in range(n_views) if view not in self.exclude_views)
 
     def scales(self, n_views: int) -> tuple[Scale, ...]:
         """Scale of each of `n_views` views."""
@@ -203,11 +194,6 @@ class Parameters:
         """Number of bottom eigenpairs of a consensus graph: 2c, and 20 or a tenth of the samples if more."""
         fewest = 0 if self.is_large(n_samples) else min(CONSTANTS.min_pairs, n_samples // 10)
         return min(max(2 * self.n_clusters, fewest), n_samples)
-
-    def patience_for(self, n_samples: int) -> int:
-        """Outer iterations without a better partition before the fit stops."""
-        patience = self.constants.patience
-        return min(patience, SIZES.large_patience) if self.is_large(n_samples) else patience
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
