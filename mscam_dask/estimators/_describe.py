@@ -292,8 +292,9 @@ def _mean_distances(
     """Root mean square over the views of the distances to the centers; NaN without a common view."""
     pairs = [pair for pair in zip(points, centers, strict=True) if pair[0].shape[1]]
     squared = np.stack([cdist(*pair, "sqeuclidean") for pair in pairs])
+    counts = np.count_nonzero(~np.isnan(squared), axis=0)
     with np.errstate(invalid="ignore"):
-        return np.sqrt(np.nansum(squared, axis=0) / np.count_nonzero(~np.isnan(squared), axis=0))
+        return np.asarray(np.sqrt(np.nansum(squared, axis=0) / counts))
 
 
 def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[str, float]:
