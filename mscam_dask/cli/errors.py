@@ -34,8 +34,9 @@ _ADDRESS_SPACE = 3 * 2**29
 # Errors that a limit of the operating system may raise.
 _LIMITS = (MemoryError, ImportError, RuntimeError)
 
-_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NO_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
+# Errors of paths, besides those of permissions.
+_UNUSABLE = {errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+_UNUSABLE |= {errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[..., None]:
@@ -106,22 +107,15 @@ def _message_of(error: BaseException, shutdown: GracefulShutdown) -> tuple[str, 
 
 def _path_error(error: BaseException) -> ConfigurationError | None:
     """Return the typed error for a path that cannot be used; None for other errors."""
-    if not isinstance(error, OSError):
-        return None
-    if error.errno not in (*_NOT_ALLOWED, *_NO_PATH) and not isinstance(error, PermissionError):
+    if not isinstance(error, OSError) or not (
+        isinstance(error, PermissionError) or error.errno in _UNUSABLE
+    ):
         return None
     why = error.strerror or f"{type(error).__name__}: {error}"
-    if not isinstance(error.filename, str | bytes):
-        return ConfigurationError(f"{why}. Check the permissions of this user.")
-    path = Path(os.fsdecode(error.filename)).absolute()
-    if error.errno in _NO_PATH:
-        return ConfigurationError(f"{path}: {why}. Check the path.")
-    if path.is_file():
-        return ConfigurationError(f"{path}: {why}. Change its permissions, or name another file.")
-    directory = next(place for place in (path, *path.parents) if place.is_dir())
+    if isinstance(error.filename, str | bytes):
+        why = f"{Path(os.fsdecode(error.filename)).absolute()}: {why}"
     return ConfigurationError(
-        f"This user cannot read and write in {directory} ({path.name}: {why}). Change its permissions, or "
-        "give another directory (-o)."
+        f"{why}. Check the path and the permissions of this user, or give another path (-o)."
     )
 
 
