@@ -53,15 +53,6 @@ class MultiViewData:
                 )
         if self.sample_ids is not None:
             check_sample_ids(self.sample_ids, where="the data")
-        names = self.label_names
-        if self.labels is not None and names is not None:
-            odd = np.flatnonzero((self.labels < -1) | (self.labels >= len(names)))
-            if odd.size:
-                raise DataError(
-                    f"{odd.size} label(s) have no name, the first {self.labels[odd[0]]} in row {odd[0]}; allowed are "
-                    f"0 to {len(names) - 1}, the positions in label_names, and -1 for unlabeled samples. Correct "
-                    "the labels, or give them as text."
-                )
         nowhere = np.flatnonzero(~self.presence.any(axis=1)).tolist() if self.is_incomplete else []
         if nowhere:
             ids = self.sample_ids

@@ -373,6 +373,6 @@ def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
     return [*map(str.__eq__, names, others)].index(False)
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first names, quoted, for messages."""
+def listed(names: Sequence[str | int]) -> str:
+    """The first names, quoted, or numbers, for messages."""
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

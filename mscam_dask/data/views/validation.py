@@ -21,6 +21,7 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     digest_of_blocks,
+    listed,
     row_ranges,
 )
 from mscam_dask.errors import DataError
@@ -63,50 +64,10 @@ class DataIssue:
         "repeated samples",
         "few shared samples",
     ]
-    count: int  # of rows, columns or samples
-    first: tuple[int, ...]  # positions of the first few
-    total: int  # rows, or columns, of the view
+    count: int  # of rows, columns or samples; of repeated samples the number of different ones
+    message: str  # the finding, and the remedy
+    first: tuple[int, ...] = ()  # positions of the first few
     others: tuple[str, ...] = ()  # with which the view shares few samples; names of columns
-
-    @property
-    def message(self) -> str:
-        """Message of the warning: the finding, and the remedy."""
-        more = ", ..." if self.count > len(self.first) else ""
-        listing = ", ".join(map(str, self.first)) + more
-        n_others = self.total - self.count
-        return {
-            "zero rows": (
-                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows {listing}). This "
-                "view does not distinguish them, so their clusters depend on the other views. If zero stands "
-                "for 'not measured', drop these samples or this view."
-            ),
-            "constant columns": (
-                f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns {listing}). "
-                "They are zero after scaling and have no effect; they can be dropped."
-            ),
-            "label columns": (
-                f"View {self.view!r} has column(s) {list(self.others)} of whole numbers, which are clustered like the "
-                "other features. Drop them if they are labels; make them the index (frame.set_index) if they are ids."
-            ),
-            "missing codes": (
-                f"View {self.view!r}: {self.count} column(s), the first {', have '.join(self.others)}, unlike all other "
-                "values; write NaN (NA in text) if it marks missing cells."
-            ),
-            "presence table": (
-                f"View {self.view!r} has 0 and 1 only, and may say which samples a class, a fold or a view has. Leave it out "
-                "then, and give samples that a view does not have as rows of NaN."
-            ),
-            "repeated samples": (
-                f"Only {n_others} of {self.total} samples are distinct: the others (rows {listing}) equal an "
-                f"earlier sample in every view. Set n_clusters to at most {n_others}, because more clusters "
-                "split equal samples at random, or check how the views were made."
-            ),
-            "few shared samples": (
-                f"View {self.view!r} shares only {self.count} of {self.total} samples with view(s) "
-                f"{list(self.others)}, fewer than {_LINKS_PER_CLUSTER} for each cluster, so they hardly tell "
-                "which clusters of these views are the same. Add samples that both have, or lower n_clusters."
-            ),
-        }[self.kind]
 
 
 @dataclass(frozen=True)
@@ -157,7 +118,11 @@ def validate(
                 for rows in (view.read(*edges) for edges in row_ranges(view))
             )
         ):
-            issues.append(DataIssue(view.name, "presence table", 0, (), view.shape[1]))
+            message = (
+                f"View {view.name!r} has 0 and 1 only, and may say which samples a class, a fold or a view has. Leave it out "
+                "then, and give samples that a view does not have as rows of NaN."
+            )
+            issues.append(DataIssue(view.name, "presence table", 0, message))
     may_have = [v for v, scan in pairs if _are_codes(np.r_[scan.lowest, scan.highest]).any()]
     issues += itertools.chain.from_iterable(over(issues_of_codes, may_have))
     pairwise = [view for view in data.views if view.view_type != "features"]
@@ -215,9 +180,12 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
     names, issues = view.feature_names or [f"column {at}" for at in range(view.shape[1])], []
     for code in np.unique(codes[is_far]):
         at = columns[is_far & (codes == code)].tolist()
-        others = (repr(names[at[0]]), f"{code:g}")
+        message = (
+            f"View {view.name!r}: {len(at)} column(s), the first {names[at[0]]!r}, have {code:g}, unlike all other "
+            "values; write NaN (NA in text) if it marks missing cells."
+        )
         first = tuple(at[:_SHOWN])
-        issues.append(DataIssue(view.name, "missing codes", len(at), first, view.shape[1], others))
+        issues.append(DataIssue(view.name, "missing codes", len(at), message, first))
     return issues
 
 
@@ -261,10 +229,17 @@ def _few_shared(data: MultiViewData, n_clusters: int) -> list[DataIssue]:
     """Data warning of views that too few samples link; views that are not linked are refused."""
     check_linked(data, n_clusters)
     groups, n_shared = linked_groups(data.presence, _LINKS_PER_CLUSTER * n_clusters)
-    names = [tuple(data.view_names[view] for view in group) for group in groups]
+    others, *names = [tuple(data.view_names[view] for view in group) for group in groups]
+    message = (
+        f"shares only {n_shared} of {data.n_samples} samples with view(s) {list(others)}, fewer than {_LINKS_PER_CLUSTER} for "
+        "each cluster, so they hardly tell which clusters of these views are the same. Add samples that both have, or lower "
+        "n_clusters."
+    )
     return [
-        DataIssue(group[0], "few shared samples", n_shared, (), data.n_samples, names[0])
-        for group in names[1:]
+        DataIssue(
+            group[0], "few shared samples", n_shared, f"View {group[0]!r} {message}", others=others
+        )
+        for group in names
     ]
 
 
@@ -296,11 +271,21 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
         zeros = np.array(scan.zero_rows[:_SHOWN])
         present = view.present
         first = tuple((zeros if present is None else present.samples[zeros]).tolist())
-        issues.append(DataIssue(view.name, "zero rows", len(scan.zero_rows), first, view.shape[0]))
+        count = len(scan.zero_rows)
+        message = (
+            f"View {view.name!r}: {count} of {view.shape[0]} samples are all zero (first rows: {listed(first)}). This "
+            "view does not distinguish them, so their clusters depend on the other views. If zero stands "
+            "for 'not measured', drop these samples or this view."
+        )
+        issues.append(DataIssue(view.name, "zero rows", count, message, first))
     if view.view_type == "features" and is_constant.any():
         columns = np.flatnonzero(is_constant).tolist()
+        message = (
+            f"View {view.name!r}: {len(columns)} of {view.shape[1]} columns are constant (columns {listed(columns)}). "
+            "They are zero after scaling and have no effect; they can be dropped."
+        )
         first = tuple(columns[:_SHOWN])
-        issues.append(DataIssue(view.name, "constant columns", len(columns), first, view.shape[1]))
+        issues.append(DataIssue(view.name, "constant columns", len(columns), message, first))
     named = {
         at: name
         for at, name in enumerate(view.feature_names or (view.name,) * (view.shape[1] == 1))
@@ -310,8 +295,12 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
     }
     if view.view_type == "features" and named:
         names = tuple(named.values())
+        message = (
+            f"View {view.name!r} has column(s) {list(names)} of whole numbers, which are clustered like the "
+            "other features. Drop them if they are labels; make them the index (frame.set_index) if they are ids."
+        )
         issues.append(
-            DataIssue(view.name, "label columns", len(names), tuple(named), view.shape[1], names)
+            DataIssue(view.name, "label columns", len(names), message, tuple(named), names)
         )
     return issues
 
@@ -368,11 +357,16 @@ def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple
         return ()
     equal = np.flatnonzero(groups >= 0)
     _, first = np.unique(groups[equal], return_index=True)
-    repeated = np.delete(equal, first)
-    if len(groups) - len(repeated) >= n_clusters:
+    repeated = np.delete(equal, first).tolist()
+    count = len(groups) - len(repeated)
+    if count >= n_clusters:
         return ()
-    shown = tuple(repeated[:_SHOWN].tolist())
-    return (DataIssue("", "repeated samples", len(repeated), shown, len(groups)),)
+    message = (
+        f"Only {count} of {len(groups)} samples are distinct: the others (rows {listed(repeated)}) equal an "
+        f"earlier sample in every view. Set n_clusters to at most {count}, because more clusters "
+        "split equal samples at random, or check how the views were made."
+    )
+    return (DataIssue("", "repeated samples", count, message, tuple(repeated[:_SHOWN])),)
 
 
 def _refuse_negative(view: RowSource, scan: _Scan) -> None:
