@@ -98,22 +98,18 @@ def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
 
 
 def observers_of(
-    estimator: Any, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
+    estimator: Any, data: MultiViewData, n_clusters: int, client: Client | None, executor: Any
 ) -> tuple[Observer, ...]:
     """Callbacks of an estimator, and one for the dashboard of the cluster, where the fit is announced."""
     observers = tuple(estimator.callbacks or ())
     if client is None:
         return observers
-    from mscam_dask.engine.executors.dask import DaskExecutor
     from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 
-    assert isinstance(executor, DaskExecutor)
-
-    given = [one for one in observers if isinstance(one, ClusterEvents)]
-    events = next((one for one in given if one.serves(client)), None)
+    given = (one for one in observers if isinstance(one, ClusterEvents) and one.serves(client))
+    events = next(given, None)
     if events is None:
-        name = f"{type(estimator).__name__}, {data.n_samples} samples"
-        events = ClusterEvents(client, name=name)
+        events = ClusterEvents(client)
         observers = (*observers, events)
     events.new_run(
         executor.run_id, views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
