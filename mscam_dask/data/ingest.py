@@ -228,21 +228,21 @@ def _prepared(
     data = replace(data, views=tuple(map(_with_diagonal, data.views)))
     methods = impute_methods(impute, data.view_names)
     notes = [issue.message for view in data.views for issue in issues_of_codes(view)]
-    imputed = impute_views(data, methods)
+    data, _, shares = impute_views(data, methods)
     notes += [
         f"View {view.name!r}: {share.sum() / view.shape[0]:.2%} of the cells, in {np.count_nonzero(share)} of "
         f"{view.shape[0]} samples, imputed by {methods[view.name]!r}; at most {share.max():.0%} of a sample."
-        for view in imputed.data.views
-        if (share := imputed.shares.get(view.name)) is not None
+        for view in data.views
+        if (share := shares.get(view.name)) is not None
     ]
     notes += [
         f"View {view.name!r} is square and symmetric, and is read as features. If it holds distances or similarities, set "
         "view_type to 'distance' or 'kernel' (--view-type)."
-        for view in imputed.data.views
+        for view in data.views
         if view_type is None or (isinstance(view_type, Mapping) and view.name not in view_type)
         if view.view_type == "features" and _is_symmetric(view)
     ]
-    return imputed.data, methods, tuple(notes)
+    return data, methods, tuple(notes)
 
 
 def _with_diagonal(view: RowSource) -> RowSource:

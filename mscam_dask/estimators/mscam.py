@@ -331,8 +331,8 @@ class MSCAM(
         with connected(self.client) as client:
             data, of_table = views_to_fit(self, X)
             stored_methods = impute_methods_of(data)
-            imputed = impute_views(data, impute_methods(self.impute, data.view_names))
-            data = imputed.data
+            methods = impute_methods(self.impute, data.view_names)
+            data, imputers, imputed_shares = impute_views(data, methods)
             tried, choices = candidates(self, data), choices_of(self, data)
             first = tried[0]
             n_clusters = None if choices.n_clusters else first.n_clusters
@@ -376,12 +376,10 @@ class MSCAM(
                 batches_matched=of_batches is None or of_batches.effects.matched,
             )
             self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
-            self.data_warnings_, self.imputed_shares_ = issues, imputed.shares
+            self.data_warnings_, self.imputed_shares_ = issues, imputed_shares
             stored = [view for view in data.views if view.name in stored_methods]
-            self._imputers = {
-                **{view.name: Imputer(view, stored_methods[view.name]) for view in stored},
-                **imputed.imputers,
-            }
+            of_store = {view.name: Imputer(view, stored_methods[view.name]) for view in stored}
+            self._imputers = {**of_store, **imputers}
             self._training_digests = report.digests
             is_selected = self.exclude_views is None
             warn_of_result(solution, issues, views_selected=is_selected)

@@ -284,29 +284,23 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
             f"Labels have shape {array.shape}; allowed is one label per sample, (n,). "
             "From an indicator matrix take indicator.argmax(axis=1)."
         )
-    flat, is_unusable = array.ravel(), np.zeros(array.size, dtype=np.bool_)
-    kind = flat.dtype.kind
+    flat, kind = array.ravel(), array.dtype.kind
+    is_usable = np.full(array.size, kind in "biSUT")
     if kind == "O":
-        from pandas import isna
-
-        is_unusable = isna(flat)
+        is_usable = np.array([isinstance(item, str | bytes) for item in flat], dtype=np.bool_)
     elif kind in "fu":
         numbers = flat.astype(np.float64)
-        is_unusable = ~((np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers))
-    if is_unusable.any():
-        row = int(is_unusable.argmax())
+        is_usable = (np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers)
+    if not is_usable.all():
+        row = int(is_usable.argmin())
         raise DataError(
-            f"{np.count_nonzero(is_unusable)} label(s) are missing or not whole numbers, the first {flat[row]} in "
-            f"row {row}; allowed are integers or text, one per sample. Give unlabeled samples a number of their "
-            "own, for example -1, or a name where labels are text."
+            f"{np.count_nonzero(~is_usable)} label(s) of dtype {flat.dtype} are missing, or not of one kind, the first "
+            f"{flat[row]} in row {row}; allowed are integers or text, one per sample. Give unlabeled samples a number of "
+            "their own, for example -1, or a name where labels are text; encode others with "
+            "numpy.unique(y, return_inverse=True)[1]."
         )
-    if kind in "SUT" or (kind == "O" and all(isinstance(item, str | bytes) for item in flat)):
+    if kind in "OSUT":
         texts = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)
         names, codes = np.unique(texts, return_inverse=True)
         return codes.astype(np.int64), tuple(names.tolist())
-    if kind not in "biuf":
-        raise DataError(
-            f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
-            "them with numpy.unique(y, return_inverse=True)[1]."
-        )
     return flat.astype(np.int64), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,17 +136,13 @@ def _settings() -> Any:
     return config_context(working_memory=_IMPUTED_MIB, assume_finite=True)
 
 
-@dataclass(frozen=True)
-class ImputedData:
-    """Views without missing cells, their imputers by name, and the `shares` (n,) of imputed cells of each sample."""
+def impute_views(
+    data: MultiViewData, methods: Mapping[str, ImputeMethod]
+) -> tuple[MultiViewData, dict[str, Imputer], dict[str, NDArray[np.float64]]]:
+    """Impute the missing cells of some feature views in memory; more than half of a view, or a column, is refused.
 
-    data: MultiViewData
-    imputers: dict[str, Imputer]
-    shares: dict[str, NDArray[np.float64]]
-
-
-def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> ImputedData:
-    """Impute the missing cells of some feature views in memory; more than half of a view, or a column, is refused."""
+    Also the imputers, and the shares (n,) of the imputed cells of each sample, by view.
+    """
     views, imputers, shares = [], {}, {}
     for view in data.views:
         method = methods.get(view.name)
@@ -163,7 +159,7 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
         present, share = view.present, missing.mean(axis=1)
         shares[view.name] = share if present is None else present.spread(share, 0.0)
         views.append(_with_rows(view, imputers[view.name](rows)))
-    return ImputedData(replace(data, views=tuple(views)), imputers, shares)
+    return replace(data, views=tuple(views)), imputers, shares
 
 
 def fill_view(
