@@ -31,6 +31,7 @@ from mscam_dask.data.views.sources import (
     ArrayRows,
     RowsOf,
     RowSource,
+    attribute,
     first_difference,
     is_numbering,
     listed,
@@ -308,11 +309,11 @@ class _JoinedRows(RowsOf):
     source: RowSource
     second: RowSource
 
-    @property
+    @attribute
     def shape(self) -> tuple[int, int]:
         return self.source.shape[0] + self.second.shape[0], self.source.shape[1]
 
-    @property
+    @attribute
     def dtype(self) -> np.dtype[Any]:
         return np.result_type(self.source.dtype, self.second.dtype)
 

@@ -60,6 +60,7 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     ViewType,
+    attribute,
     row_ranges,
     view_digest,
 )
@@ -102,13 +103,13 @@ class ZarrRows(RowSource):
     chunk_size: int = 1
     recorded_digest: str = ""
 
-    @property
+    @attribute
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, None where they have none; read when asked for."""
         names = self._group_attribute(_FEATURE_NAMES)
         return None if names is None else tuple(names)
 
-    @property
+    @attribute
     def impute(self) -> ImputeMethod | None:
         method: ImputeMethod | None = self._group_attribute(_IMPUTE)
         return method

@@ -17,6 +17,7 @@ from mscam_dask.data.views.sources import (
     DaskRows,
     RowsOf,
     RowSource,
+    attribute,
     is_numbering,
     row_ranges,
     rows_at,
@@ -49,12 +50,12 @@ class LiftedRows(RowsOf):
             return None
         return self.places if self.columns is None else self.columns
 
-    @property
+    @attribute
     def shape(self) -> tuple[int, int]:
         columns = self._columns
         return len(self.places), self.source.shape[1] if columns is None else len(columns)
 
-    @property
+    @attribute
     def feature_names(self) -> tuple[str, ...] | None:
         names, columns = self.source.feature_names, self._columns
         if names is None or columns is None:
@@ -98,7 +99,7 @@ def lifted(
 class PresentRows(LiftedRows):
     """Rows of the samples that an incomplete view has, and the same columns of a pairwise view."""
 
-    @property
+    @attribute
     def present(self) -> PresentSamples:
         return PresentSamples(self.places, self.n_samples)
 
@@ -110,11 +111,11 @@ class PresentRows(LiftedRows):
     def whole(self) -> RowSource:
         return self.source
 
-    @property
+    @attribute
     def impute(self) -> ImputeMethod | None:
         return self.source.impute
 
-    @property
+    @attribute
     def recorded_digest(self) -> str:
         return self.source.recorded_digest if self.columns is None else ""
 
@@ -266,7 +267,7 @@ class CorrectedRows(RowsOf):
     batches: NDArray[np.int64]
     correction: BatchCorrection
 
-    @property
+    @attribute
     def chunk_size(self) -> int:
         return self.source.chunk_size
 

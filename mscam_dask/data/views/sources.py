@@ -8,10 +8,10 @@ import lzma
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -52,54 +52,32 @@ DIGEST_ROWS = 8192
 _DIGESTED_BYTES = 2**20
 
 
+_Value = TypeVar("_Value")
+
+
+def attribute(function: Callable[[Any], _Value]) -> _Value:
+    """Property that is a plain attribute for the type checker, as other classes have it."""
+    return cast("_Value", property(function))
+
+
 class RowSource:
     """One view (n, d), read by row blocks; `dtype` is that of the values where they are held."""
 
-    if TYPE_CHECKING:  # fields of some subclasses, which properties at run time would hide
-
-        @property
-        def name(self) -> str: ...
-        @property
-        def view_type(self) -> ViewType: ...
-        @property
-        def shape(self) -> tuple[int, int]: ...
-        @property
-        def dtype(self) -> np.dtype[Any]: ...
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the d columns, None where they have none."""
-        return None
-
-    @property
-    def chunk_size(self) -> int:
-        """Rows that are decoded together; 1 without chunks."""
-        return 1
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the rows are in the memory of this process."""
-        return False
-
-    @property
-    def recorded_digest(self) -> str:
-        """`view_digest` that a store has recorded; else an empty text."""
-        return ""
-
-    @property
-    def impute(self) -> ImputeMethod | None:
-        """Method by which a store says that missing cells were filled."""
-        return None
+    name: str
+    view_type: ViewType
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    feature_names: tuple[str, ...] | None = None  # of the d columns
+    chunk_size: int = 1  # rows that are decoded together
+    is_in_memory: bool = False  # whether the rows are in the memory of this process
+    recorded_digest: str = ""  # `view_digest` that a store has recorded
+    impute: ImputeMethod | None = None  # by which a store says that missing cells were filled
+    present: PresentSamples | None = None  # samples that the view has, None for all
 
     @property
     def n_samples(self) -> int:
         """Number of samples n of the data that the view is part of."""
         return self.shape[0]
-
-    @property
-    def present(self) -> PresentSamples | None:
-        """Samples that the view has, None for all."""
-        return None
 
     @property
     def whole(self) -> RowSource:
@@ -144,12 +122,12 @@ class _Array(RowSource):
     def __post_init__(self) -> None:
         check_view(self.name, self.array.shape, self.array.dtype)
 
-    @property
+    @attribute
     def shape(self) -> tuple[int, int]:
         n_samples, n_columns = self.array.shape
         return int(n_samples), int(n_columns)
 
-    @property
+    @attribute
     def dtype(self) -> np.dtype[Any]:
         dtype: np.dtype[Any] = np.dtype(self.array.dtype)
         return dtype
@@ -191,7 +169,7 @@ class DaskRows(_Array):
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
 
-    @property
+    @attribute
     def chunk_size(self) -> int:
         """Rows of the largest chunk."""
         return max(1, *(int(rows) for rows in self.array.chunks[0]))
