@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
     unlike_most,
 )
-from mscam_dask.data.readers.roles import Block, IdColumn, Table, id_columns
+from mscam_dask.data.readers.roles import IdColumn, Table, id_columns
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank, rows_of
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
@@ -69,39 +70,34 @@ _TEXTS = 20  # columns of numbers that are kept as text too
 class TableRows:
     """Rows of a table: columns of text, and of numbers side by side (`values`); a column may be both."""
 
-    def __init__(
-        self,
-        table: Table,
-        texts: Iterable[int],
-        numbers: Sequence[int],
-        blocks: Iterable[Block] | None = None,
-    ) -> None:
+    def __init__(self, table: Table, texts: Iterable[int], numbers: Sequence[int]) -> None:
         found: dict[int, list[str]] = {place: [] for place in sorted(texts)}
         self.numbers = [*numbers]
-        # Number of fields that are no numbers, the first row with one, and its text.
-        self.bad: dict[int, tuple[int, int, str]] = {}
+        # Fields of a column that are no numbers, by row.
+        self.bad: dict[int, dict[int, str]] = defaultdict(dict)
         self.values: NDArray[Any] = np.empty((0, len(numbers)))
         self._decimal, frame = table.decimal, table.frame
-        is_typed = frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers)
-        if frame is not None and is_typed and blocks is None:
+        if frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers):
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
-        slots = range(len(numbers))
-        plain = [slot for slot in slots if numbers[slot] not in found]
-        also_text = [slot for slot in slots if numbers[slot] in found]
-        for columns, values in blocks or table.blocks([*found], numbers):
+        only = {slot: place for slot, place in enumerate(numbers) if place not in found}
+        for columns, values in table.blocks([*found], [*only.values()]):
             for place, fields in found.items():
                 fields += [text.strip() for text in columns[place]]
-            if not numbers:
+            if not only:
                 continue
-            start, n_rows = len(self.values), len(columns[numbers[0]] if values is None else values)
+            start = len(self.values)
+            block = values
+            if block is None:
+                own = [self.floats(place, columns[place], start) for place in only.values()]
+                block = np.stack(own, axis=1)
             # where it is, without a second copy
-            self.values.resize((start + n_rows, len(numbers)), refcheck=False)
-            if values is not None:
-                self.values[start:, plain] = values
-            for slot in slots if values is None else also_text:
-                place = numbers[slot]
-                self.values[start:, slot] = self.floats(place, columns[place], start)
+            self.values.resize((start + len(block), len(numbers)), refcheck=False)
+            self.values[start:, [*only]] = block
+        for slot, place in enumerate(numbers):
+            if place in found:
+                self.values.resize((len(found[place]), len(numbers)), refcheck=False)
+                self.values[:, slot] = self.floats(place, found[place])
         self.texts = {place: table.column(place, fields) for place, fields in found.items()}
 
     def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
@@ -120,9 +116,13 @@ class TableRows:
             if is_number(texts[row], self._decimal):
                 found[row] = number_of(texts[row], self._decimal)
             else:
-                n_bad, first, text = self.bad.get(place, (0, start + row, texts[row]))
-                self.bad[place] = (n_bad + 1, first, text)
+                self.bad[place][start + row] = texts[row]
         return found
+
+    def take_out(self, row: int) -> list[str]:
+        """Leave out the numbers of a row later, and return its fields."""
+        pairs = zip(self.numbers, self.values[row].tolist(), strict=True)
+        return [self.bad[place].pop(row, str(value)) for place, value in pairs]
 
 
 def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
@@ -362,35 +362,20 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     samples = [p for p in places if p not in left_out and p != own]
     _check_one_each(table, samples)
     of_labels: dict[str, list[str]] = {}
-
-    def without_labels(key: int) -> Iterator[Block]:
-        for columns, values in table.blocks([key], samples):
-            names = [name.strip() for name in columns[key]]
-            apart = {
-                row
-                for row, name in enumerate(names)
-                if _label_names([name], selection) or _OF_NO_GENE.fullmatch(name)
-            }
-            for row in apart:
-                of_labels[names[row]] = (
-                    [columns[place][row].strip() for place in samples]
-                    if values is None
-                    else [*map(str, values[row].tolist())]
-                )
-            kept = [row for row in range(len(names)) if row not in apart]
-            yield (
-                {
-                    place: [columns[place][row] for row in kept]
-                    for place in (key, *(samples if values is None else ()))
-                },
-                None if values is None else values[kept],
-            )
-
-    if key is None:
-        rows = TableRows(table, [], samples)
-    else:
-        rows = TableRows(table, [key.position], samples, without_labels(key.position))
-        _check_names(table, rows.texts[key.position])
+    feature_names: tuple[str, ...] | None = None
+    rows = TableRows(table, [] if key is None else [key.position], samples)
+    if key is not None:
+        texts = rows.texts[key.position].texts
+        kept = []
+        for row, name in enumerate(texts):
+            if _label_names([name], selection) or _OF_NO_GENE.fullmatch(name):
+                of_labels[name] = rows.take_out(row)
+            else:
+                kept.append(row)
+        feature_names = tuple(texts[row] for row in kept)
+        _check_names(table, table.column(key.position, feature_names))
+        if of_labels:
+            rows.values = rows.values[kept]
     usual = _label_names(of_labels, selection)
     truth = next((name for name in usual if selection.labels in (None, name)), None)
     why = {name: "labels too" if name in usual else "counts no gene" for name in of_labels}
@@ -400,7 +385,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     return _contents(
         table,
         values,
-        None if key is None else tuple(rows.texts[key.position].texts),
+        feature_names,
         table.names_of(samples),
         None if truth is None else of_labels[truth],
         truth=None if truth is None else f"row {truth!r}",
@@ -555,10 +540,11 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     names = table.columns
     for place in set(features) - set(rows.numbers):  # whose first fields are text
         rows.floats(place, rows.texts[place].texts)
-    bad = {place: rows.bad[place] for place in features if place in rows.bad}
+    bad = {place: rows.bad[place] for place in features if rows.bad[place]}
     if bad:
-        place = min(bad, key=lambda place: (bad[place][1], place))
-        n_bad, row, text = bad[place]
+        place = min(bad, key=lambda place: (min(bad[place]), place))
+        row = min(bad[place])
+        text = bad[place][row]
         if any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (
                 f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
@@ -572,7 +558,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
                 "they have ids or labels (--id-column, --labels)."
             )
         raise DataError(
-            f"{table.where}: column {names[place]!r} has {n_bad} value(s) that are not numbers, the "
+            f"{table.where}: column {names[place]!r} has {len(bad[place])} value(s) that are not numbers, the "
             f"first {text!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
             f"values. {remedy}"
         )
