@@ -22,8 +22,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, is_of_file, no_memory
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
-COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
-"""Suffixes of compressed text files."""
+_COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 
 MAX_BYTES = 8 * 2**30
 """Bytes that a file may declare for what is held in memory at once, unless a source says otherwise."""
@@ -132,7 +131,7 @@ def oriented_sources(
 
 
 def _unzipped(file: Path) -> Path:
-    return file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
+    return file.with_suffix("") if file.suffix.lower() in _COMPRESSIONS else file
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,15 @@
-"""Table of the file formats: how each one is recognized, and the function that reads it.
+"""Table of the file formats: the reader of each.
 
-A new format is a reader in a module of this package and a line in `FORMATS` above that of text.
+A new format is a reader in a module of this package and its suffix in `READERS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
-from mscam_dask.data.readers.base import (
-    COMPRESSIONS,
-    Selection,
-    Source,
-    SourceContents,
-    not_allowed,
-)
+from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.named_arrays import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
@@ -29,57 +22,39 @@ from mscam_dask.data.store.atomic_replace import recover
 from mscam_dask.data.store.object_store import ObjectPath, as_location
 from mscam_dask.errors import DataError
 
+_Reader = Callable[
+    [Source, Selection, ExitStack], SourceContents | Sequence[SourceContents | Table]
+]
 
-@dataclass(frozen=True)
-class Format:
-    """A file format: its name for messages, whether a path is in it, and its reader."""
+READERS: dict[str, _Reader] = {
+    ".npz": read_npz,
+    ".npy": read_npy,
+    ".mat": read_mat,
+    **dict.fromkeys((".parquet", ".pq", ".feather", ".arrow"), arrow_tables),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls"), excel_tables),
+    **dict.fromkeys((".h5ad", ".h5mu"), read_omics),
+    **dict.fromkeys((".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
+}
+"""Readers by suffix; a file with another suffix is text."""
 
-    name: str
-    matches: Callable[[Path], bool]
-    read: Callable[
-        [Source, Selection, ExitStack], SourceContents | Sequence[SourceContents | Table]
-    ]
-
-
-def _ends_with(*suffixes: str) -> Callable[[Path], bool]:
-    return lambda path: path.is_file() and path.suffix.lower() in suffixes
-
-
-def _is_zarr(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
-
-
-def _is_text(path: Path) -> bool:
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in COMPRESSIONS]
-    return path.is_file() and not {*suffixes[-1:]} & {*_NOT_TEXT}
-
-
-# Suffixes of files that are never read as tables of text.
+# Suffixes of other files that are never read as tables of text.
 _NOT_TEXT = (
-    *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".xlsx", ".xls", ".ods"),
-    *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
-    *(".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight", ".json", ".jsonl", ".xml"),
-    *(".html", ".vcf", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
+    *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".ods", ".h5", ".hdf5"),
+    *(".loom", ".mtx", ".arff", ".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight"),
+    *(".json", ".jsonl", ".xml", ".html", ".vcf", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
 
-# Tried in this order; a file that matches no other format is whitespace-separated text.
-FORMATS: tuple[Format, ...] = (
-    Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
-    Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
-    Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
-    Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), arrow_tables),
-    Format("Feather (.feather, .arrow)", _ends_with(".feather", ".arrow"), arrow_tables),
-    Format("Excel (.xlsx, .xlsm, .xls)", _ends_with(".xlsx", ".xlsm", ".xls"), excel_tables),
-    Format("AnnData (.h5ad)", _ends_with(".h5ad"), read_omics),
-    Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
-    Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
-    Format("Zarr directory", _is_zarr, read_zarr),
-    Format(
-        "text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz)",
-        _is_text,
-        lambda source, *_: [text_table(source)],
-    ),
-)
+
+def _reader_of(source: Source) -> _Reader | None:
+    """The reader of a file or directory, None if there is none."""
+    path = source.file
+    if any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")):
+        return read_zarr
+    if not path.is_file() or source.suffix in _NOT_TEXT:
+        return None
+    if source.suffix in READERS:  # None if it is compressed
+        return READERS.get(path.suffix.lower())
+    return lambda source, *_: [text_table(source)]
 
 
 def read_sources(
@@ -115,10 +90,9 @@ def _opened(
         recover(path)
         if not path.exists():
             raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
-        for candidate in FORMATS:
-            if candidate.matches(path):
-                found = candidate.read(source, selection, stack)
-                return [found] if isinstance(found, SourceContents) else found
+        if (read := _reader_of(source)) is not None:
+            found = read(source, selection, stack)
+            return [found] if isinstance(found, SourceContents) else found
     except PermissionError as error:
         raise not_allowed(source, error) from error
     if path.suffix.lower() in (".rds", ".rdata", ".rda"):
@@ -132,7 +106,7 @@ def _opened(
     if path.is_dir() and not hint:
         hint = " Name the files in the folder."
     raise DataError(
-        f"{path} is in no format that can be read; allowed are "
-        f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them (pandas, SciPy and anndata "
-        f"read others), and unpack what is compressed.{hint}"
+        f"{path} is in no format that can be read; allowed are text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz), "
+        f"{', '.join(READERS)} and Zarr directories. Convert it to one of them (pandas, SciPy and anndata read others), and "
+        f"unpack what is compressed.{hint}"
     )
