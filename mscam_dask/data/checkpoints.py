@@ -1,15 +1,13 @@
 """Checkpoints of a fit: written atomically, verified by checksums, the last two kept (docs/checkpoints.md).
 
-A checkpoint is written under a unique name, read back, and on the disk before current.json is
-replaced in one step. That of a killed writer was never current and has no checksum: it is skipped,
-and removed with the next one.
+On a disk a checkpoint is written under another name, read back and synced before it gets its own. In an
+object store its checksum is written last. That of a killed writer is skipped, and removed with the next one.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -27,17 +25,16 @@ from mscam_dask.data.store.arrays import (
     new_group,
     put_array,
     put_json,
-    read_metadata,
     usable_attributes,
     verify_arrays,
     write_checksums,
 )
-from mscam_dask.data.store.atomic_replace import POINTER, Pointer
 from mscam_dask.data.store.filesystem import (
-    LOCAL,
     check_tree,
     failures_are_typed,
     make_directory,
+    remove,
+    rename_durably,
     sync_tree,
 )
 from mscam_dask.data.store.object_store import Location, as_location, translate_errors
@@ -50,7 +47,8 @@ _FORMAT = Format(
     again="remove the checkpoints to start the clustering from the beginning",
 )
 
-_NAME = r"[0-9]{8}-[0-9a-f]{8}"
+_PARTIAL = ".partial"
+_NAME = rf"[0-9]{{8}}-[0-9a-f]{{8}}({_PARTIAL})?"
 _RECORD = "record"
 
 
@@ -65,8 +63,7 @@ class Checkpoint:
 class FileCheckpointStore:
     """Store of one fit's checkpoints in a directory or an object store; `damage` lists those that `load` skipped.
 
-    A second writer is detected by its current.json, and the writer that detects it stops. When both replace
-    it between the same two requests, the checkpoint before is kept by both.
+    A second writer is detected by the names of its checkpoints, and the writer that detects it stops.
 
     Parameters
     ----------
@@ -79,49 +76,34 @@ class FileCheckpointStore:
         location = as_location(place)
         self.place = Path(os.path.realpath(location)) if isinstance(location, Path) else location
         self.damage: tuple[str, ...] = ()
-        self._own: set[Pointer | None] | None = None  # what current.json says if nobody else writes
+        self._known: set[str] | None = None  # checkpoints that are there if nobody else writes
 
     def save(self, snapshot: Checkpoint) -> None:
         """Save a checkpoint; it is on the disk or the object store when this returns."""
         remedy = "continue the run: what was saved before is untouched."
         with failures_are_typed(f"The checkpoint at {self.place}", remedy):
-            before, kept = self._alone(), self._names()
-            last = max(kept, default=None) if before is None else before.store
-            number = 1 + max((int(name[:8]) for name in (*kept, *filter(None, [last]))), default=-1)
+            found = self._names()
+            self._check_alone(found)
+            last = max(filter(self._is_finished, found), default="")
+            number = 1 + max((int(name[:8]) for name in found), default=-1)
             name = f"{number:08d}-{uuid.uuid4().hex[:8]}"
-            self._write(self.place / name, snapshot)
-            pointer = Pointer.to(self.place, name)
-            before = self._alone()
-            self._own = {before, pointer}  # the answer to the next request may be lost
-            pointer.write(self.place)
-            self._own = {pointer}
+            self._known = {*found, name}
+            self._write(name, snapshot)
+            self._check_alone(self._names())
             with suppress(TemporaryFailure):  # of objects: what stays is removed with the next one
-                self._remove(kept - {last})
+                self._remove(found - {last})
 
     def load(self) -> Checkpoint | None:
         """Return the newest complete checkpoint, None without any; `StoreCorruptError` if all are damaged."""
         problems: list[str] = []
         if isinstance(self.place, Path):
             check_tree(self.place)
-        names = sorted(filter(self._is_finished, self._names()), reverse=True)
-        pointer: Pointer | None = None
-        try:
-            pointer = Pointer.read(self.place, _NAME)
-            if pointer is not None:
-                names = [pointer.store, *(name for name in names if name != pointer.store)]
-                pointer.check(self.place)
-            elif names:
-                problems.append(f"{self.place / POINTER} is missing.")
-        except FileNotFoundError:
-            problems.append(f"{self.place / names.pop(0) / METADATA} is missing.")
-        except StoreCorruptError as error:
-            problems.append(_damage(error))
-        self._own = {pointer}
-        for name in names:
+        self._known = self._names()
+        for name in sorted(filter(self._is_finished, self._known), reverse=True):
             try:
                 snapshot = _read(self.place / name)
             except StoreCorruptError as error:
-                problems.append(_damage(error))
+                problems.append(str(error).removesuffix(f" {REMEDY}"))
                 continue
             self.damage = tuple(problems)
             return snapshot
@@ -134,30 +116,22 @@ class FileCheckpointStore:
         return None
 
     def clear(self) -> None:
-        """Remove every checkpoint, current.json first, and an empty directory."""
+        """Remove every checkpoint, and an empty directory."""
         with failures_are_typed(f"The checkpoints at {self.place}", "run the command again."):
-            names = self._names()
-            self._remove([POINTER])
-            self._remove(f"{name}/{METADATA}" for name in names)
-            self._own = None
-            self._remove(names)
+            self._remove(self._names())
+            self._known = None
             if isinstance(self.place, Path):
                 with suppress(OSError):
                     self.place.rmdir()
 
-    def _alone(self) -> Pointer | None:
-        """Return current.json, None where it is damaged, if no other writer has replaced it."""
-        pointer = None
-        with suppress(StoreCorruptError):
-            pointer = Pointer.read(self.place, _NAME)
-        if self._own is None:
-            self._own = {pointer}
-        elif pointer not in self._own:
+    def _check_alone(self, found: set[str]) -> None:
+        """Refuse to go on if another writer has saved a checkpoint since the last look."""
+        known = found if self._known is None else self._known
+        if any(name not in known and name.removesuffix(_PARTIAL) not in known for name in found):
             raise TemporaryFailure(
                 f"Another driver saves checkpoints at {self.place}, so this one stops. Let the "
                 "other one finish, or stop it and run the same command again."
             )
-        return pointer
 
     def _names(self) -> set[str]:
         """Names of the checkpoints, finished or not."""
@@ -170,35 +144,37 @@ class FileCheckpointStore:
 
     def _is_finished(self, name: str) -> bool:
         file = self.place / name / METADATA
-        return file.is_file() and f'"{CHECKSUM}"'.encode() in read_metadata(file)
+        if isinstance(file, Path):
+            return not name.endswith(_PARTIAL)
+        return file.is_file() and f'"{CHECKSUM}"'.encode() in file.read_bytes()
 
-    def _write(self, place: Location, snapshot: Checkpoint) -> None:
+    def _write(self, name: str, snapshot: Checkpoint) -> None:
         """Write a checkpoint, read it back, and wait until it is on the disk."""
-        if isinstance(place, Path):
-            make_directory(place)
+        place = self.place / name
+        if isinstance(self.place, Path):
+            make_directory(self.place)
+            place = self.place / (name + _PARTIAL)
         with translate_errors(place):
             group = new_group(place)
             group.attrs.put({**_FORMAT.marks, "arrays": list(snapshot.arrays)})
             put_json(group, _RECORD, snapshot.record)
-            for name, values in snapshot.arrays.items():
-                put_array(group, f"arrays/{name}", values)
-            if isinstance(place, Path):
-                sync_tree(place)  # before the checksum, which says that the rest is there
+            for key, values in snapshot.arrays.items():
+                put_array(group, f"arrays/{key}", values)
             write_checksums(group, place)
         verify_arrays(place, _FORMAT.attributes(place))
         if isinstance(place, Path):
-            LOCAL.sync(place / METADATA)
-            LOCAL.sync(place)
+            sync_tree(place)
+            rename_durably(place, place.with_suffix(""))
 
     def _remove(self, names: Iterable[str]) -> None:
-        """Remove files, and directories or prefixes with everything below them, that may be there."""
+        """Remove checkpoints; one that is removed in part is no longer a finished one."""
         for place in [self.place / name for name in names]:
-            if not isinstance(place, Path):
-                place.remove(list(place.sizes()))
-            elif place.is_dir():
-                shutil.rmtree(place)
+            if isinstance(place, Path):
+                remove(place.rename(place.with_suffix(_PARTIAL)))
             else:
-                place.unlink(missing_ok=True)
+                files = sorted(place.sizes(), key=lambda file: file != place / METADATA)
+                place.remove(files[:1])
+                place.remove(files[1:])
 
 
 def _read(place: Location) -> Checkpoint:
@@ -206,8 +182,3 @@ def _read(place: Location) -> Checkpoint:
     with usable_attributes(place):
         arrays = {name: get_array(place, f"arrays/{name}") for name in attributes["arrays"]}
         return Checkpoint(arrays, get_json(place, _RECORD))
-
-
-def _damage(error: StoreCorruptError) -> str:
-    """Return what is damaged, without the remedy for a store."""
-    return str(error).removesuffix(f" {REMEDY}")

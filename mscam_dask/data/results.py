@@ -15,9 +15,7 @@ Layout, version 6, one Zarr v3 group::
                                     in the root attribute "assessment"
         view_embeddings/0           (sample, component) float64; attribute: name
         view_coordinates/0          (sample, axis) float32, where views have them; attribute: name
-        history/graph_weight        (outer_iteration,) or (outer_iteration, view); attribute:
-        history/...                 long_name
-        model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit
+        model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit, with its history
         model/...                   memberships, encoders and ridge coordinates; see
                                     `mscam_dask.estimators._stored`
 
@@ -33,6 +31,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +43,6 @@ from mscam_dask.data.store.arrays import (
     get_array,
     get_json,
     new_group,
-    open_array,
     put_array,
     put_json,
     usable_attributes,
@@ -183,9 +181,7 @@ class StoredModel:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
-def write_result(
-    solution: Solution, output: str | Path, *, model: StoredModel | None = None
-) -> Path:
+def write_result(solution: Solution, output: str | Path, model: StoredModel | None = None) -> Path:
     """Write a fit's result, with a `model` if it is to predict, complete or not at all; return its absolute path."""
     root = Path(output).absolute()
     if root.exists():
@@ -198,7 +194,7 @@ def write_result(
     partial = new_partial(root) if begun is None else begun.root
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial, model, begun)
+            _write(solution, partial, model or StoredModel(), begun)
             read_result(partial)
             read_model(partial)
             sync_tree(partial)
@@ -211,13 +207,11 @@ def write_result(
 
 
 def _write(
-    solution: Solution, directory: Path, model: StoredModel | None, begun: StoredArrays | None
+    solution: Solution, directory: Path, model: StoredModel, begun: StoredArrays | None
 ) -> None:
     import zarr
 
     arrays, assessment = solution.arrays, solution.assessment
-    names = tuple(solution.view_contributions)
-    history = history_dataset(solution.history, names).drop_vars("view").variables
     group = zarr.open_group(directory, mode="r+") if begun else new_group(directory)
     group.attrs.put(
         {
@@ -227,11 +221,10 @@ def _write(
             "n_connected_components": int(solution.n_connected_components),
             "n_neighbors": int(solution.n_neighbors),
             "score": float(solution.score),
-            "view_names": list(names),
+            "view_names": list(solution.view_contributions),
             "view_contributions": [float(share) for share in solution.view_contributions.values()],
             "view_embeddings": list(begun.embedded_views if begun else arrays.view_embeddings),
             "view_coordinates": list(begun.projected_views if begun else arrays.view_coordinates),
-            "history": [str(name) for name in history],
             "has_learned_graph": not solution.status.is_learned,
             "assessment": {  # its structure and message are for other readers
                 "structure": assessment.structure.name,
@@ -243,7 +236,7 @@ def _write(
                 "batches_matched": assessment.batches_matched,
                 "has_borders": assessment.borders is not None,
             },
-            "model": None if model is None else list(model.arrays),
+            "model": list(model.arrays),
         }
     )
     put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
@@ -261,22 +254,15 @@ def _write(
     for name, dims in _BORDERS.items() if assessment.borders is not None else ():
         values = getattr(assessment.borders, name)
         _put_numbers(group, f"assessment/borders/{name}", values, dims)
-    for variable_name, variable in history.items():
-        dims = tuple(map(str, variable.dims))
-        array = _put_numbers(group, f"history/{variable_name}", variable.values, dims)
-        array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
-    if model is not None:
-        put_json(group, _RECORDS, model.records)
-        for key, values in model.arrays.items():
-            put_array(group, f"model/{key}", values)
+    put_json(group, _RECORDS, {**model.records, "history": msgspec.to_builtins(solution.history)})
+    for key, values in model.arrays.items():
+        put_array(group, f"model/{key}", values)
     write_checksums(group, directory)
 
 
-def _put_numbers(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
-    """Write whole numbers and truth values as int64, others as float64; return the Zarr array."""
-    return put_array(
-        group, key, values.astype("<i8" if values.dtype.kind in "iub" else "<f8"), dims
-    )
+def _put_numbers(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> None:
+    """Write whole numbers and truth values as int64, others as float64."""
+    put_array(group, key, values.astype("<i8" if values.dtype.kind in "iub" else "<f8"), dims)
 
 
 def read_result(path: str | Path) -> StoredResult:
@@ -295,6 +281,8 @@ def read_result(path: str | Path) -> StoredResult:
         is_large = stored.n_samples > SIZES.exact_samples
         if is_large:
             verify_arrays(root, attributes)
+        records = get_json(root, _RECORDS)["history"]
+        history = msgspec.convert(records, tuple[IterationFinished, ...])
         return StoredResult(
             labels=get_array(root, "labels"),
             arrays=stored if is_large else stored.loaded(),
@@ -303,7 +291,7 @@ def read_result(path: str | Path) -> StoredResult:
             score=attributes["score"],
             n_neighbors=attributes["n_neighbors"],
             view_contributions=dict(zip(names, attributes["view_contributions"], strict=True)),
-            history=_history(root, names, attributes["history"]),
+            history=history_dataset(history, names),
             assessment=_assessment(root, attributes["assessment"]),
         )
 
@@ -325,25 +313,11 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     )
 
 
-def read_model(path: str | Path) -> StoredModel | None:
-    """Read the parts of a result from which it predicts, as `read_result`; None where it was written without."""
+def read_model(path: str | Path) -> StoredModel:
+    """Read the parts of a result from which it predicts, as `read_result`."""
     root = Path(path).absolute()
-    keys = _FORMAT.attributes(root)["model"]
-    if keys is None:
-        return None
-    arrays = {key: get_array(root, f"model/{key}") for key in keys}
+    arrays = {key: get_array(root, f"model/{key}") for key in _FORMAT.attributes(root)["model"]}
     return StoredModel(get_json(root, _RECORDS), arrays)
-
-
-def _history(root: Path, view_names: list[str], recorded: list[str]) -> xarray.Dataset:
-    import xarray
-
-    variables = {}
-    for name in recorded:
-        array = open_array(root, f"history/{name}")
-        values = get_array(root, f"history/{name}")
-        variables[name] = (array.metadata.dimension_names, values, dict(array.attrs))
-    return xarray.Dataset(variables, coords={"view": view_names})
 
 
 _PER_ITERATION = {

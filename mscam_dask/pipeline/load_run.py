@@ -58,7 +58,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
     record, directory = run.record, run.directory
     result, model = read_result(directory.result), read_model(directory.result)
     sample_ids = tuple(run.labels().index) if run.data.has_sample_ids else None
-    if model is None or len(result.labels) != run.data.n_samples:
+    if len(result.labels) != run.data.n_samples:
         raise DataError(
             f"{directory.result} is not the result of the run in {directory.path}. Restore the "
             "directory from a copy, or run the pipeline again with --overwrite."

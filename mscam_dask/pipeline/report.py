@@ -33,11 +33,11 @@ def write_report(
     result, model = read_result(directory.result), read_model(directory.result)
     sample_ids = list(run.labels().index) if run.data.has_sample_ids else None
     properties, more_notes = _columns(run.record, columns, sample_ids, len(result.labels))
-    membership = None if model is None else model.arrays.get("membership")
+    membership, names = model.arrays["membership"], np.unique(result.labels)
     moved: list[tuple[str, int, int]] = []
     if directory.moved.is_file():
-        names, clusters = run.clusters(directory.moved)
-        moved = list(zip(names, *clusters.T.tolist(), strict=True))
+        samples, clusters = run.clusters(directory.moved)
+        moved = list(zip(samples, *clusters.T.tolist(), strict=True))
     files = {name: directory.path / name for name in FILES if (directory.path / name).exists()}
     content = RunContent(
         record=run.record,
@@ -56,9 +56,7 @@ def write_report(
         ),
         moved=moved,
         notes=(*notes, *more_notes),
-        samples=None
-        if membership is None
-        else sample_table(sample_ids, result.labels, membership, np.unique(result.labels)),
+        samples=sample_table(sample_ids, result.labels, membership, names),
         columns=properties,
     )
     directory.write(target, run_page(content).encode())

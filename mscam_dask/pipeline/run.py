@@ -511,7 +511,6 @@ def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> run_record.Batches
 def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
     """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
     labels, model = read_result(result).labels, read_model(result)
-    assert model is not None, "a run writes one"
     names, of_views = np.unique(labels), model.arrays["view_votes"].T
     votes = {
         view: np.where(column < 0, column, names[column])

@@ -125,7 +125,7 @@ class RunDirectory:
         self.remove_partial_files()
         if occupied:
             for name in _OWN:
-                _remove(self.path / name)
+                filesystem.remove(self.path / name)
 
     def holds_results(self) -> bool:
         """Return whether a run has finished here, or may have: its record is damaged."""
@@ -183,10 +183,10 @@ class RunDirectory:
         if following.labels.exists():  # moved first, so that nothing moved is removed after a kill
             for name in _OWN:
                 if not (following.path / name).exists():
-                    _remove(self.path / name)
+                    filesystem.remove(self.path / name)
         for name in _OWN:
             if (following.path / name).exists():
-                _remove(self.path / name)
+                filesystem.remove(self.path / name)
                 (following.path / name).replace(self.path / name)
         self.write_record(record)
         shutil.rmtree(following.path, ignore_errors=True)  # NFS keeps its lock until that is closed
@@ -202,7 +202,7 @@ class RunDirectory:
             if old.is_dir() and not old.is_symlink():
                 for item in sorted(old.iterdir()):
                     if _is_own(item.name):
-                        _remove(item)
+                        filesystem.remove(item)
                     elif not (self.path / item.name).exists():
                         item.rename(self.path / item.name)
                 with suppress(OSError):  # a file of the same name is in the way
@@ -218,7 +218,7 @@ class RunDirectory:
         """Remove files that a killed run was writing; no finished run has their names."""
         for item in self.path.iterdir():
             if _PARTIAL.fullmatch(item.name):
-                _remove(item)
+                filesystem.remove(item)
 
     def holds_only_own(self) -> bool:
         """Return whether everything in it was written by runs."""
@@ -228,7 +228,7 @@ class RunDirectory:
         """Remove one file or tree of the directory, if it is there."""
         assert item.parent == self.path
         self.check_lock()
-        _remove(item)
+        filesystem.remove(item)
 
     @contextmanager
     def append_events(self) -> Iterator[IO[bytes]]:
@@ -326,14 +326,6 @@ def write_whole(file: Path, content: bytes) -> None:
 
 def _is_own(name: str) -> bool:
     return name in (*_OWN, _RECORD, LOCK_NAME, _NEXT_INSIDE) or bool(_PARTIAL.fullmatch(name))
-
-
-def _remove(item: Path) -> None:
-    """Remove a file, a tree, or a link (not its target)."""
-    if item.is_dir() and not item.is_symlink():
-        shutil.rmtree(item)
-    else:
-        item.unlink(missing_ok=True)
 
 
 # lock --------------------------------------------------------------------------------------------

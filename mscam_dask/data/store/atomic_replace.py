@@ -25,7 +25,6 @@ from mscam_dask.data.store.arrays import (
     METADATA,
     corrupt_store,
     digest_of,
-    read_metadata,
 )
 from mscam_dask.data.store.filesystem import (
     LOCAL,
@@ -34,7 +33,6 @@ from mscam_dask.data.store.filesystem import (
     rename_durably,
     sync_tree,
     take_lock,
-    write_durably,
 )
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
@@ -162,43 +160,11 @@ def _is_whole_old(path: Path) -> bool:
         return False
 
 
-class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of current.json: path of what is current, and SHA-256 of its zarr.json."""
+class _Pointer(Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of current.json: path of the current store below the root, and SHA-256 of its zarr.json."""
 
     store: str
     sha256: str
-
-    @classmethod
-    def to(cls, root: Location, path: str) -> Pointer:
-        """Return the pointer to what is finished at a path below `root`."""
-        return cls(path, digest_of(read_metadata(root / path / METADATA)))
-
-    @classmethod
-    def read(cls, root: Location, allowed: str) -> Pointer | None:
-        """Read the pointer at a place, which matches the pattern `allowed`; None without one."""
-        try:
-            pointer = msgspec.json.decode(read_metadata(root / POINTER), type=cls)
-        except FileNotFoundError:
-            return None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise corrupt_store(root / POINTER, f"it names no store ({error})") from error
-        if not re.fullmatch(allowed, pointer.store):
-            raise corrupt_store(root / POINTER, f"it names {pointer.store!r}, which is not a write")
-        return pointer
-
-    def write(self, root: Location) -> None:
-        """Replace the pointer at a place: readers see the old one or the new one."""
-        content = msgspec.json.encode(self)
-        if isinstance(root, Path):
-            write_durably(root / POINTER, content)
-        else:
-            (root / POINTER).write_bytes(content)
-
-    def check(self, root: Location) -> None:
-        """Compare the zarr.json that is named with its digest; FileNotFoundError without one."""
-        file = root / self.store / METADATA
-        if digest_of(read_metadata(file)) != self.sha256:
-            raise corrupt_store(file, f"its content is not what {root / POINTER} says")
 
 
 def resolve_current(root: Location) -> Location:
@@ -206,16 +172,22 @@ def resolve_current(root: Location) -> Location:
     if isinstance(root, Path):
         recover(root)
         return root
-    place = root
+    file = metadata = root / POINTER
     for _ in range(_ATTEMPTS):
-        pointer = Pointer.read(root, rf"{WRITES}/[0-9a-f]{{32}}")
-        if pointer is None:
+        try:
+            pointer = msgspec.json.decode(file.read_bytes(), type=_Pointer)
+        except FileNotFoundError:
             return root
-        place = root / pointer.store
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise corrupt_store(file, f"it names no store ({error})") from error
+        if not re.fullmatch(rf"{WRITES}/[0-9a-f]{{32}}", pointer.store):
+            raise corrupt_store(file, f"it names {pointer.store!r}, which is not a write")
+        metadata = root / pointer.store / METADATA
         with suppress(FileNotFoundError):  # replaced between the two requests
-            pointer.check(root)
-            return place
-    raise corrupt_store(place / METADATA, f"it is missing, and {root / POINTER} names it")
+            if digest_of(metadata.read_bytes()) != pointer.sha256:
+                raise corrupt_store(metadata, f"its content is not what {file} says")
+            return metadata.parent
+    raise corrupt_store(metadata, f"it is missing, and {file} names it")
 
 
 def is_taken(root: Location) -> bool:
@@ -228,7 +200,8 @@ def is_taken(root: Location) -> bool:
 def set_current(root: ObjectPath, place: ObjectPath) -> None:
     """Make a finished write the store, and remove the one it replaces, unless naming it failed."""
     replaced = resolve_current(root)
-    Pointer.to(root, f"{WRITES}/{place.name}").write(root)
+    pointer = _Pointer(f"{WRITES}/{place.name}", digest_of((place / METADATA).read_bytes()))
+    (root / POINTER).write_bytes(msgspec.json.encode(pointer))
     assert isinstance(replaced, ObjectPath)
     with suppress(MscamError):  # the store is there; what is left over costs space only
         old = list(replaced.sizes())

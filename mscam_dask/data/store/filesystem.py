@@ -125,13 +125,18 @@ _KINDS = {
 }
 
 
-def remove_quietly(path: Path) -> None:
-    """Remove a file, a link, or a directory with everything in it, ignoring errors."""
+def remove(path: Path) -> None:
+    """Remove a file, a link (not its target), or a directory with everything in it, if it is there."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path)
     else:
-        with suppress(OSError):
-            path.unlink()
+        path.unlink(missing_ok=True)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove as `remove`, ignoring errors."""
+    with suppress(OSError):
+        remove(path)
 
 
 def sync_tree(directory: Path) -> None:

@@ -169,7 +169,7 @@ def test_no_file_of_a_run_or_a_checkpoint_is_a_link_or_device(
         (stopped.path / "metrics.prom", "pipe"),
         *((file, "link") for file in (stopped.data, stopped.result, stopped.checkpoints)),
         *((place / name, kind) for name in ("a", "record/c/0") for kind in ("link", "pipe")),
-        (place.with_name("current.json"), "link"),
+        (place.with_name("00000099-0123abcd"), "link"),
     ]
     for file, kind in replaced:
         with (
