@@ -25,11 +25,11 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -63,6 +63,7 @@ from mscam_dask.types.result import (
     Assessment,
     Borders,
     FitResult,
+    ResultArrays,
     Solution,
 )
 from mscam_dask.types.rules import SIZES
@@ -102,8 +103,16 @@ _EMBEDDINGS: dict[str, tuple[str, np.dtype[Any]]] = {
 }
 
 
+_Value = TypeVar("_Value")
+
+
+def _read_once(function: Callable[[Any], _Value]) -> _Value:
+    """Cached property that is a plain attribute for the type checker."""
+    return cast("_Value", cached_property(function))
+
+
 @dataclass(eq=False)
-class StoredArrays:
+class StoredArrays(ResultArrays):
     """`ResultArrays` in a store, or in a directory in which it is still being written, each read when first used."""
 
     root: Path
@@ -113,19 +122,19 @@ class StoredArrays:
     projected_views: tuple[str, ...]
     is_partial: bool = False
 
-    @cached_property
+    @_read_once
     def consensus_graph(self) -> csr_array[np.float64]:
         return self._graph("consensus_graph")
 
-    @cached_property
+    @_read_once
     def learned_graph(self) -> csr_array[np.float64]:
         return self._graph("learned_graph") if self.has_learned_graph else self.consensus_graph
 
-    @cached_property
+    @_read_once
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
         return self._of_views("view_embeddings", self.embedded_views)
 
-    @cached_property
+    @_read_once
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
         return self._of_views("view_coordinates", self.projected_views)
 

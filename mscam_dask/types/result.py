@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,28 +216,21 @@ class Assessment:
         return f"{len(stand)} of {len(names)} clusters are separated from all others: {missing}"
 
 
-class ResultArrays(Protocol):
+class ResultArrays:
     """Arrays of a fit that have a row for each sample; those in a store are read when they are used."""
 
-    @property
-    def consensus_graph(self) -> csr_array[np.float64]:
-        """Graph A (n, n) with rows on the simplex (a sample alone in its cluster has an empty row)."""
-
-    @property
-    def learned_graph(self) -> csr_array[np.float64]:
-        """Last graph (n, n) of the outer iterations, before it was rebuilt from the partition."""
-
-    @property
-    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        """F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples."""
-
-    @property
-    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        """First principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples."""
+    # A (n, n) with rows on the simplex; a sample alone in its cluster has an empty row
+    consensus_graph: csr_array[np.float64]
+    # last graph (n, n) of the outer iterations, before it was rebuilt from the partition
+    learned_graph: csr_array[np.float64]
+    # F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples
+    view_embeddings: dict[str, NDArray[np.float64]]
+    # first principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples
+    view_coordinates: dict[str, NDArray[np.float32]]
 
 
 @dataclasses.dataclass(frozen=True)
-class ArraysInMemory:
+class ArraysInMemory(ResultArrays):
     """`ResultArrays` in memory."""
 
     consensus_graph: csr_array[np.float64]
@@ -246,7 +240,7 @@ class ArraysInMemory:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FitResult:
+class FitResult(ResultArrays):
     """Result of a fit that is the same in memory and in a store; its `arrays` are attributes too."""
 
     labels: NDArray[np.int64]  # (n,) numbered by first appearance
@@ -256,21 +250,9 @@ class FitResult:
     n_neighbors: int  # more than requested if k neighbors leave more components than clusters
     view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
 
-    @property
-    def consensus_graph(self) -> csr_array[np.float64]:
-        return self.arrays.consensus_graph
 
-    @property
-    def learned_graph(self) -> csr_array[np.float64]:
-        return self.arrays.learned_graph
-
-    @property
-    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        return self.arrays.view_embeddings
-
-    @property
-    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        return self.arrays.view_coordinates
+for _name in ResultArrays.__annotations__:
+    setattr(FitResult, _name, property(attrgetter(f"arrays.{_name}")))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
