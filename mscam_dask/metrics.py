@@ -84,8 +84,8 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy
     0.75
     """
-    (classes, true), (clusters, pred), counts = _contingency_table(labels_true, labels_pred)
-    pairs = pair_confusion_matrix(true, pred)
+    true, pred = _both(labels_true, labels_pred)
+    counts, pairs = contingency_matrix(true, pred), pair_confusion_matrix(true, pred)
     in_either = pairs[0, 1] + pairs[1, 0] + 2 * pairs[1, 1]
     return PartitionScores(
         accuracy=float(counts[linear_sum_assignment(counts, maximize=True)].sum() / true.size),
@@ -94,8 +94,8 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
         purity=float(counts.max(axis=0).sum() / true.size),
         pairwise_f_score=float(2 * pairs[1, 1] / in_either) if in_either else 1.0,
         n_samples=true.size,
-        n_classes=classes.size,
-        n_clusters=clusters.size,
+        n_classes=counts.shape[0],
+        n_clusters=counts.shape[1],
     )
 
 
@@ -134,8 +134,10 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
     array([0, 0, 1, 2])
     """
-    (classes, _), (clusters, codes), counts = _contingency_table(reference, labels, kinds="biu")
-    class_codes, cluster_codes = linear_sum_assignment(counts, maximize=True)
+    true, pred = _both(reference, labels, kinds="biu")
+    classes, (clusters, codes) = np.unique(true), np.unique(pred, return_inverse=True)
+    matrix = contingency_matrix(true, pred)
+    class_codes, cluster_codes = linear_sum_assignment(matrix, maximize=True)
     unmatched = np.setdiff1d(np.arange(clusters.size), cluster_codes)
     largest = int(classes[-1])
     if largest + unmatched.size > np.iinfo(np.int64).max:
@@ -149,13 +151,10 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     return names[codes]
 
 
-_Coded = tuple[NDArray[Any], NDArray[np.int64]]
-
-
-def _contingency_table(
+def _both(
     labels_true: ArrayLike, labels_pred: ArrayLike, *, kinds: str = "biuU"
-) -> tuple[_Coded, _Coded, NDArray[np.int64]]:
-    """Ascending labels and codes (n_samples,) of two partitions, and counts (n_classes, n_clusters)."""
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Labels (n_samples,) of two partitions."""
     true = _labels(labels_true, "the first label vector", kinds)
     pred = _labels(labels_pred, "the second label vector", kinds)
     if true.size != pred.size:
@@ -163,10 +162,7 @@ def _contingency_table(
             f"the first label vector has {true.size} entries and the second {pred.size}. "
             "Give labels of the same samples in the same order."
         )
-    classes, true_codes = np.unique(true, return_inverse=True)
-    clusters, pred_codes = np.unique(pred, return_inverse=True)
-    counts = contingency_matrix(true_codes, pred_codes)
-    return (classes, true_codes), (clusters, pred_codes), counts
+    return true, pred
 
 
 def _labels(values: ArrayLike, where: str, kinds: str) -> NDArray[Any]:
