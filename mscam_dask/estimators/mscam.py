@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 
-from mscam_dask.data.views.missing_cells import (
+from mscam_dask.data.views.multi_view import (
     Imputer,
     impute_methods,
     impute_methods_of,
@@ -25,8 +25,11 @@ from mscam_dask.engine.session import CheckpointStore, Observer
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._fitted import warn_of_data, warn_of_result
 from mscam_dask.estimators._inputs import views_to_fit
-from mscam_dask.estimators._resources import (
+from mscam_dask.estimators._parameters import (
     SharedResourcesMixin,
+    candidates,
+    check_is_fixed,
+    choices_of,
     connected,
     executor_for,
     map_views,
@@ -39,7 +42,6 @@ from mscam_dask.estimators._sample_values import (
     validated_init_labels,
     validated_partial_labels,
 )
-from mscam_dask.estimators._search_space import candidates, check_is_fixed, choices_of
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:

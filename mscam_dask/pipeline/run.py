@@ -37,7 +37,7 @@ from mscam_dask.errors import (
     system_limit,
     without_credentials,
 )
-from mscam_dask.estimators._search_space import excluded_positions, most_clusters
+from mscam_dask.estimators._parameters import excluded_positions, most_clusters
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
