@@ -75,7 +75,6 @@ COUNTS = "# Program:featureCounts v2.0\n" + csv_of(
 )
 
 READ: dict[str, tuple[Any, Any]] = {
-    "an end mark of DOS": beside(csv_of(A) + "\x1a"),
     "write.table": beside(of_r(A, " "), "a.txt"),
     "write.table, numbers": beside(of_r(IN_NUMBERS, " "), "a.txt", IN_NUMBERS),
     "write.table, blanks in ids": beside(of_r(SPACED, " "), "a.txt", SPACED),

@@ -319,22 +319,14 @@ _UNPACKERS: dict[bytes, Callable[[Path], Any]] = {  # by patterns of the first b
     rb"\x28\xb5\x2f\xfd": _zstandard,
 }
 
-_ENCODINGS = (  # by byte order marks, of which that of UTF-32 begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-
 
 def open_text(source: Source) -> IO[str]:
-    """Open a text file, unpacked if its first bytes say so, as UTF-8 or, by its byte order mark, UTF-16 or UTF-32."""
+    """Open a text file, unpacked if its first bytes say so, as UTF-8 or, by its byte order mark, UTF-16."""
     stream: Any = source.file.open("rb")
     for pattern, unpack in _UNPACKERS.items():
         if re.match(pattern, stream.peek(10)):
             stream.close()
             stream = io.BufferedReader(_Limited(unpack(source.file), source), 2**18)
             break
-    start = stream.peek(4)
-    encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), "utf-8-sig")
-    return io.TextIOWrapper(stream, encoding=encoding)
+    is_wide = stream.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return io.TextIOWrapper(stream, encoding="utf-16" if is_wide else "utf-8-sig")

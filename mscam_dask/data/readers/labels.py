@@ -188,19 +188,17 @@ def read_sample_columns(
             f"{file} has columns {list(names[:6])}; allowed are a column of sample ids and one or more of "
             "properties, with different names in the first line. Correct the names."
         )
-    ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
-    columns = {
-        name: pd.Series(parsed_labels(column.texts)).convert_dtypes().replace("", None).to_list()
-        for name, column in zip(names[1:], others, strict=True)
-    }
-    frame = pd.DataFrame(columns, index=pd.Index(own.texts, dtype=object), dtype=object)
-    frame = frame[frame.index.isin(ids)]
-    if frame.empty:
+    ids = [*map(str, range(n_samples))] if sample_ids is None else [*sample_ids]
+    places = places_of(own.texts, ids)
+    if not (places >= 0).any():
         raise DataError(
             f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own.texts[:3]}, the "
             f"samples are {ids[:3]}. Put their ids in the first column."
         )
-    check_sample_ids(frame.index, where=repr(str(file)))
-    frame = frame.reindex(ids)
-    frame = frame.where(frame.notna(), None)
-    return {name: frame[name].to_numpy() for name in columns}
+    known = {*ids}
+    check_sample_ids([text for text in own.texts if text in known], where=repr(str(file)))
+    columns = {}
+    for name, column in zip(names[1:], others, strict=True):
+        values = pd.Series(parsed_labels(column.texts)).convert_dtypes().replace("", None)
+        columns[name] = np.array([*values.astype(object).where(values.notna(), None), None])[places]
+    return columns

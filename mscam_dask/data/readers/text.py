@@ -46,7 +46,6 @@ _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _COMMENT = re.compile(r"[!^]|#(?!N/?A\b)", re.IGNORECASE)
 _DIRECTIVES = ("#q2:", "#!{")  # of QIIME 2 and Perseus, below the header
-_END = "\x1a"  # of a text, in DOS
 _OF_SAMPLES = {  # before the genotypes of PLINK's .raw files, and the counts of mothur
     ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"): (2, 3, 4, 5),
     ("label", "Group", "numOtus"): (0, 2),
@@ -70,8 +69,7 @@ def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]
     above: list[str] = []
     lines: list[str] = []
     mark = _COMMENT if source.comment is None else re.compile(re.escape(source.comment))
-    for text in stream:
-        line = text.rstrip(_END)
+    for line in stream:
         is_above = len(above) < source.skip or (
             not lines
             and (
@@ -419,8 +417,7 @@ def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -
     """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`."""
     n_blank = n_rows = 0
     blanks = f"{string.whitespace}\u00a0".replace(dialect.delimiter or "", "")
-    for text in itertools.islice(stream, source.skip, None):
-        line = text.rstrip(_END)
+    for line in itertools.islice(stream, source.skip, None):
         if source.comment is not None and line.startswith(source.comment):
             continue
         if not line.strip(blanks):

@@ -277,12 +277,12 @@ def test_the_first_bad_field_is_named(tmp_path: Path) -> None:
         read(write(tmp_path, f"a,b\n{rows}1,2\n3,?\n1,!\n"))
 
 
-@pytest.mark.parametrize("n_bits", [16, 32])
-@pytest.mark.parametrize("order", ["", "-le", "-be"])
-def test_wide_characters_need_a_byte_order_mark(tmp_path: Path, n_bits: int, order: str) -> None:
+@pytest.mark.parametrize("encoding", ["16", "16-le", "16-be", "32", "32-le", "32-be"])
+def test_wide_characters_need_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    """Of UTF-16; nothing writes tables in UTF-32."""
     path = tmp_path / "a.csv"
-    path.write_bytes("id,a,b\np,1,2\nq,3,5\n".encode(f"utf-{n_bits}{order}"))
-    if order:
+    path.write_bytes("id,a,b\np,1,2\nq,3,5\n".encode(f"utf-{encoding}"))
+    if encoding != "16":
         with raises(DataError, "a.csv", "UTF-8"):
             table(path)
     else:
