@@ -204,26 +204,23 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
         sum(1 for _ in itertools.takewhile(_OF_STATISTICS.fullmatch, order))
         for order in (ids, reversed(ids))
     )
-    named = sorted({*range(n_first), *range(len(values) - n_last, len(values))})
-    rest = values[n_first : len(values) - n_last]
-    found = [row for row in named if _is_statistic(values[row], rest, _STATISTICS)]
-    if len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS:
-        others = {0: values[1:], last: values[:-1]}
-        found += [
-            row
-            for row in others.keys() - {*named}
-            if _is_statistic(values[row], others[row], _STATISTICS[:2])
-        ]
+    named = {*range(n_first), *range(len(values) - n_last, len(values))}
+    is_large = len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS
+    found = []
+    for row in sorted(named | ({0, last} if is_large else set())):
+        others = np.delete(values, [*({*named} if row in named else {row})], axis=0)
+        if _is_statistic(values[row], others, _STATISTICS if row in named else _STATISTICS[:2]):
+            found.append(row)
     if found:
         what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
         raise DataError(
             f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
             "rename it if it is one: this is looked for in the first and the last rows."
         )
-    named = sorted({*named, *unlike_most(ids)})
+    named |= {*unlike_most(ids)}
     if not named:
         return []
-    listing = ", ".join(repr(ids[row]) for row in named)
+    listing = ", ".join(repr(ids[row]) for row in sorted(named))
     return [f"{listing} taken as samples; remove them if they are none, as their names suggest."]
 
 
