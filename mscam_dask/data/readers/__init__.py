@@ -1,3 +1,3 @@
-"""Readers: one file format per module, chosen by `registry.read_sources`."""
+"""Readers: one file format per module, chosen by `combine.read_sources`."""
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Combine several sources into one `MultiViewData`."""
+"""Read sources by their formats, combine them into one `MultiViewData`, and read labels and properties beside them.
+
+A new format is a reader in a module of this package and its suffix in `READERS`.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +15,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.fields import are_counted
-from mscam_dask.data.readers.labels import check_labels, labels_of_file
-from mscam_dask.data.readers.registry import read_sources
-from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed, unreadable
+from mscam_dask.data.readers.fields import (
+    Column,
+    are_counted,
+    is_missing,
+    is_value,
+    parsed_labels,
+)
+from mscam_dask.data.readers.hdf5 import read_omics
+from mscam_dask.data.readers.matlab import read_mat
+from mscam_dask.data.readers.named_arrays import load_npy, read_npy, read_npz
+from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
+from mscam_dask.data.readers.roles import Table, id_columns
+from mscam_dask.data.readers.tables import TableRows, read_tables
+from mscam_dask.data.readers.text import text_table
+from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
+from mscam_dask.data.store.atomic_replace import recover
+from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.views.as_multi_view import check_order, ids_of_columns
-from mscam_dask.data.views.conversion import UNLABELED, encode_labels
+from mscam_dask.data.views.conversion import UNLABELED, encode_labels, label_rank
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import lifted, replaced_view
-from mscam_dask.data.views.sample_ids import Join, JoinedSamples, join_samples
+from mscam_dask.data.views.sample_ids import (
+    MISSING,
+    Join,
+    JoinedSamples,
+    check_sample_ids,
+    decoded_id,
+    join_samples,
+    places_of,
+)
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
@@ -246,3 +270,269 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         notes=(*item.notes, f"{item.where}: rows matched by sample id{others} ({moved})."),
         origin={**item.origin, "rows": moved} if item.origin else {},
     )
+
+
+# formats ------------------------------------------------------------------------------------------
+
+_Reader = Callable[
+    [Source, Selection, ExitStack], SourceContents | Sequence[SourceContents | Table]
+]
+
+READERS: dict[str, _Reader] = {
+    ".npz": read_npz,
+    ".npy": read_npy,
+    ".mat": read_mat,
+    **dict.fromkeys((".parquet", ".pq", ".feather", ".arrow"), arrow_tables),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls"), excel_tables),
+    **dict.fromkeys((".h5ad", ".h5mu"), read_omics),
+    **dict.fromkeys((".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
+}
+"""Readers by suffix; a file with another suffix is text."""
+
+# Suffixes of other files that are never read as tables of text.
+_NOT_TEXT = (
+    *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".ods", ".h5", ".hdf5"),
+    *(".loom", ".mtx", ".arff", ".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight"),
+    *(".json", ".jsonl", ".xml", ".html", ".vcf", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
+)
+
+
+def _reader_of(source: Source) -> _Reader | None:
+    """The reader of a file or directory, None if there is none."""
+    path = source.file
+    if any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")):
+        return read_zarr
+    if not path.is_file() or source.suffix in _NOT_TEXT:
+        return None
+    if source.suffix in READERS:  # None if it is compressed
+        return READERS.get(path.suffix.lower())
+    return lambda source, *_: [text_table(source)]
+
+
+def read_sources(
+    sources: Sequence[Source], selection: Selection, stack: ExitStack
+) -> list[SourceContents]:
+    """Read sources; roles of columns are decided for all together. `stack` keeps files of lazy views open."""
+    found = [item for source in sources for item in _opened(source, selection, stack)]
+    tables = [item for item in found if isinstance(item, Table)]
+    contents = iter(read_tables(tables, selection))
+    return [next(contents) if isinstance(item, Table) else item for item in found]
+
+
+def table_of(source: Source) -> Table:
+    """Open a file that is one table."""
+    with ExitStack() as stack:
+        match [item for item in _opened(source, Selection(), stack) if isinstance(item, Table)]:
+            case [table]:
+                return table
+    raise DataError(
+        f"{source.path} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
+        "and Excel files of one sheet. Convert it, or give it as a source of its own and name its variable of labels "
+        "(--labels NAME)."
+    )
+
+
+def _opened(
+    source: Source, selection: Selection, stack: ExitStack
+) -> Sequence[SourceContents | Table]:
+    if isinstance(as_location(source.path), ObjectPath):
+        return [read_store(source, selection)]
+    path = source.file
+    try:
+        recover(path)
+        if not path.exists():
+            raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
+        if (read := _reader_of(source)) is not None:
+            found = read(source, selection, stack)
+            return [found] if isinstance(found, SourceContents) else found
+    except PermissionError as error:
+        raise not_allowed(source, error) from error
+    if path.suffix.lower() in (".rds", ".rdata", ".rda"):
+        raise DataError(
+            f"{path} is a file of R, which only R reads. In R write its table as text, with row names as ids: "
+            f'write.csv(readRDS({path.name!r}), "{path.stem}.csv"), or arrow::write_parquet('
+            f'tibble::rownames_to_column(x, "id"), "{path.stem}.parquet").'
+        )
+    of_run = path / "data.zarr"
+    hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""
+    if path.is_dir() and not hint:
+        hint = " Name the files in the folder."
+    raise DataError(
+        f"{path} is in no format that can be read; allowed are text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz), "
+        f"{', '.join(READERS)} and Zarr directories. Convert it to one of them (pandas, SciPy and anndata read others), and "
+        f"unpack what is compressed.{hint}"
+    )
+
+
+# labels and properties of samples -----------------------------------------------------------------
+
+_SHOWN = 3
+
+
+def labels_of_file(
+    file: Path,
+    sample_ids: tuple[str, ...] | None,
+    n_samples: int,
+    *,
+    may_be_missing: bool = False,
+    what: str = "labels",
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels (n,) of a separate file, by sample id if it has ids, else row by row, and notes on `what` they are.
+
+    Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
+    """
+    labels, ids = _labels_and_ids(file, sample_ids or ())
+    if not may_be_missing:
+        check_labels(labels, str(file))
+    if ids is None:
+        notes = []
+        if labels.shape == (n_samples + 1,):
+            counts = Counter(labels[1:].tolist())
+            if labels[0] not in counts and 1 not in counts.values():
+                notes = [f"{file}: first line {labels[0]} taken as the name of the {what}."]
+                labels = labels[1:]
+        if sample_ids is not None:
+            notes.append(
+                f"{file}: no sample ids; the first of its {what} is taken for {sample_ids[0]!r}."
+            )
+        return labels, tuple(notes)
+    if sample_ids is None:
+        if are_counted(ids, in_order=False):  # of a run, or row numbers of R
+            return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: {what} by row.",)
+        raise DataError(
+            f"{file} has {what} by sample id, but the data have no ids. Give one value per line, in the "
+            "order of the rows, or name the column of ids in the data (--id-column)."
+        )
+    known = set(sample_ids)
+    ids = tuple(one if one in known else decoded_id(one) for one in ids)  # as runs write them
+    check_sample_ids(ids, where=str(file))
+    places = places_of(ids, sample_ids)
+    missing = np.array(sample_ids, dtype=object)[places < 0].tolist()
+    if missing:
+        # says how spellings differ, or that no sample is shared
+        join_samples(
+            {"the data": sample_ids, str(file): ids}, None if known.isdisjoint(ids) else "inner"
+        )
+    if missing and not may_be_missing:
+        raise DataError(
+            f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
+            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
+            "samples), or check that the ids are written in the same way."
+        )
+    n_others = len(ids) - len(sample_ids) + len(missing)
+    others = f", {n_others} of other samples left out" if n_others else ""
+    labels = np.append(labels, np.nan if labels.dtype.kind == "f" else "")  # that of place -1
+    return labels[places], (f"{file}: {what} matched by sample id{others}.",)
+
+
+def check_labels(labels: NDArray[Any], where: str) -> None:
+    """Refuse labels of which some are missing."""
+    texts = () if labels.dtype.kind in "biu" else map(str, labels.tolist())
+    rows = np.flatnonzero([is_missing(text) for text in texts])
+    if rows.size:
+        raise DataError(
+            f"{rows.size} label(s) of {where} are missing, the first {str(labels[rows[0]])!r} in row {rows[0]} (counted "
+            "from 0 below a header). Mark unlabeled samples with a number such as -1 (a word, if labels are text), and rename a class whose "
+            f"name stands for a missing value: {', '.join(sorted(filter(None, MISSING)))}."
+        )
+
+
+def _labels_and_ids(
+    file: Path, sample_ids: Sequence[str]
+) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Labels in a .npy file, or in a table with a column of labels, maybe beside one of ids.
+
+    Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
+    "T cell" is one label. The column that has most of its values from `sample_ids` has the ids; numbers of rows without
+    a name, as R and pandas write them, are no ids where the samples have other ones.
+    """
+    if file.suffix == ".npy":
+        with unreadable(Source(file), "a NumPy array (.npy) of labels"):
+            return load_npy(Source(file)), None
+    known = {*sample_ids}
+    table, columns = _texts(file)
+    if table.has_header and not known.isdisjoint(table.columns):
+        table, columns = _texts(file, header=False)
+    places = range(len(columns))
+    if len(columns) == 1:
+        return parsed_labels(columns[0].texts), None
+    usual = [place for place in places if label_rank(table.columns[place])]
+    of_samples = [
+        place
+        for place in places
+        if columns[place].is_unique
+        and 2 * len(known.intersection(columns[place].texts)) > len(columns[place].texts)
+    ]
+    if len(of_samples) == 1:
+        (position,) = of_samples
+    else:
+        (found,) = id_columns([(table, dict(enumerate(columns)))])
+        position = -1 if found is None else found.position
+    free = [place for place in places if place != position]
+    labels = free if len(free) == 1 else usual
+    if position < 0 or len(labels) != 1:
+        raise DataError(
+            f"{file} has {len(columns)} columns, {list(table.columns[:6])}; a label file has one label "
+            "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
+            "such as id,label. To take a column of a data file, give its name as labels."
+        )
+    values, ids = parsed_labels(columns[labels[0]].texts), columns[position]
+    are_rows = ids.may_number_rows and are_counted(ids.texts)
+    if are_rows and len(known) == len(values) and known.isdisjoint(ids.texts):
+        return values, None
+    return values, tuple(ids.texts)
+
+
+def _texts(file: Path, *, header: bool | None = None) -> tuple[Table, list[Column]]:
+    """The table of a file, and its columns."""
+    table = table_of(Source(file, header=header))
+    if table.is_by_blanks and _is_text_per_line(table):
+        table = table_of(Source(file, header=header, delimiter="\x1f"))  # which no line has
+    rows = TableRows(table, range(len(table.columns)), [])
+    return table, list(rows.texts.values())
+
+
+def _is_text_per_line(table: Table) -> bool:
+    """Return whether blanks are inside texts, because no column has ids: T cell, B cell, T cell."""
+    rows = [*([list(table.columns)] if table.has_header else []), *table.head]
+    have_values = (all(is_value(text, table.decimal) for text in row) for row in rows)
+    if max(map(len, rows)) == 1 or len(rows) < 3 or any(have_values):
+        return False
+    if len(set(map(len, rows))) > 1:
+        return True
+    columns = [*zip(*rows, strict=True)]
+    differ = any(2 * len(set(texts)) > len(rows) for texts in columns)
+    return not (differ and all(len(set(texts[1:])) > 1 for texts in columns))
+
+
+def read_sample_columns(
+    file: Path, sample_ids: Sequence[str] | None, n_samples: int
+) -> dict[str, NDArray[Any]]:
+    """Read the columns of a table of samples, put in the order of the samples.
+
+    The table has names of columns in the first line and sample ids in the first column; without `sample_ids`
+    these are the rows 0, 1, ... Columns (n,) have numbers or text, None where missing.
+    """
+    import pandas as pd
+
+    table, (own, *others) = _texts(file)
+    names = table.columns
+    if not table.has_header or len(set(names)) < len(names) or len(names) < 2:
+        raise DataError(
+            f"{file} has columns {list(names[:6])}; allowed are a column of sample ids and one or more of "
+            "properties, with different names in the first line. Correct the names."
+        )
+    ids = [*map(str, range(n_samples))] if sample_ids is None else [*sample_ids]
+    places = places_of(own.texts, ids)
+    if not (places >= 0).any():
+        raise DataError(
+            f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own.texts[:3]}, the "
+            f"samples are {ids[:3]}. Put their ids in the first column."
+        )
+    known = {*ids}
+    check_sample_ids([text for text in own.texts if text in known], where=repr(str(file)))
+    columns = {}
+    for name, column in zip(names[1:], others, strict=True):
+        values = pd.Series(parsed_labels(column.texts)).convert_dtypes().replace("", None)
+        columns[name] = np.array([*values.astype(object).where(values.notna(), None), None])[places]
+    return columns
