@@ -23,6 +23,7 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.readers.hdf5 import by_blocks, check_hdf5, in_memory, open_hdf5
 from mscam_dask.data.readers.named_arrays import contents_of, is_matrix
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
+from mscam_dask.data.views.conversion import as_text
 
 
 def read_mat(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
@@ -121,40 +122,12 @@ _NUMERIC = re.compile(r"(double|single|logical|u?int(8|16|32|64))?")
 def _version_73(source: Source, stack: ExitStack) -> Iterator[tuple[str, Any]]:
     file = open_hdf5(source, stack, extra="mat", instead="save the file with -v7 in MATLAB")
     for name in list(file):  # not file.items(): its iterator holds h5py's lock between items
-        if name.startswith("#"):  # MATLAB's group with the contents of cells
-            continue
-        node, where = file[name], f"{source.path}: {name!r}"
-        if _class_of(node) == "struct" and not hasattr(node, "dtype"):
-            yield (
-                name,
-                {
-                    field: _cells_or_value(node[field], source, f"{where}, field {field!r},", file)
-                    for field in list(node)
-                },
-            )
-        else:
-            yield name, _cells_or_value(node, source, where, file)
+        if not name.startswith("#"):  # MATLAB's group with the contents of cells
+            yield name, _hdf5_value(file[name], source, f"{source.path}: {name!r}")
 
 
-def _cells_or_value(node: Any, source: Source, where: str, file: Any) -> Any:
-    if _class_of(node) != "cell" or not hasattr(node, "dtype") or "MATLAB_empty" in node.attrs:
-        return _hdf5_value(node, source, where)
-    # HDF5 stores MATLAB's column order as C order of the reversed shape.
-    items = [file[reference] for reference in in_memory(node, source).ravel()]
-    for item in items:
-        check_hdf5(item, source)  # which no link of the file need lead to
-    return _cells(
-        [_hdf5_value(item, source, f"{where}, cell {index},") for index, item in enumerate(items)]
-    )
-
-
-def _class_of(node: Any) -> str:
-    value = node.attrs.get("MATLAB_class", b"")
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _hdf5_value(node: Any, source: Source, where: str) -> Any:
-    """A dataset as lazy array, a group as sparse matrix, text as an array, the kind of others."""
+def _hdf5_value(node: Any, source: Source, where: str, place: int = _VARIABLE) -> Any:
+    """A dataset as lazy array, a group as sparse matrix or struct, text as an array, the kind of others."""
     if "MATLAB_sparse" in node.attrs:
         parts = {
             "data": in_memory(node["data"], source) if "data" in node else np.zeros(0),
@@ -163,17 +136,29 @@ def _hdf5_value(node: Any, source: Source, where: str) -> Any:
         }
         shape = (int(node.attrs["MATLAB_sparse"]), len(parts["indptr"]) - 1)
         return check_row_size(sparse_from_parts("csc", parts, shape, where), source)
-    matlab_class = "empty" if "MATLAB_empty" in node.attrs else _class_of(node)
-    if matlab_class == "char":
+    kind = as_text(node.attrs.get("MATLAB_class", ""))
+    kind, is_array = "empty" if "MATLAB_empty" in node.attrs else kind, hasattr(node, "dtype")
+    if kind == "struct" and not is_array and place == _VARIABLE:
+        return {
+            name: _hdf5_value(node[name], source, f"{where}, field {name!r},", _FIELD)
+            for name in list(node)
+        }
+    if kind == "cell" and is_array and place < _CELL_ITEM:
+        # HDF5 stores MATLAB's column order as C order of the reversed shape.
+        items = [node.file[reference] for reference in in_memory(node, source).ravel()]
+        for item in items:
+            check_hdf5(item, source)  # which no link of the file need lead to
+        return _cells(
+            [
+                _hdf5_value(item, source, f"{where}, cell {index},", _CELL_ITEM)
+                for index, item in enumerate(items)
+            ]
+        )
+    if kind == "char":
         # the text of each row of a matrix of UTF-16 code units stored by columns
         rows = np.atleast_2d(in_memory(node, source)).T.astype("<u2")
         return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in rows])
-    if (
-        not _NUMERIC.fullmatch(matlab_class)
-        or not hasattr(node, "dtype")
-        or node.dtype.kind not in "biuf"
-    ):
-        return matlab_class or "not numeric"
-    if node.ndim < 2:
-        return f"{node.dtype}, shape {node.shape}"
+    is_numeric = _NUMERIC.fullmatch(kind) and is_array and node.dtype.kind in "biuf"
+    if not is_numeric or node.ndim < 2:
+        return f"{node.dtype}, shape {node.shape}" if is_numeric else kind or "not numeric"
     return by_blocks(node, axis=0 if source.samples_in == "columns" else node.ndim - 1).T
