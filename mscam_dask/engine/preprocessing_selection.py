@@ -27,7 +27,6 @@ from mscam_dask.linalg.neighbor_information import neighbor_votes
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
-    coarse_neighbors,
     default_settings,
     embedding_neighbors,
     has_few_columns,
@@ -189,9 +188,16 @@ def _submit_choices(
         for span in _spans(n_views, max(_SUMMED_TOGETHER, -(-n_views // _MAX_SUMMED)))
     ]
     (total,) = stage.tree(sum, votes)
+    popularity = stage.submit(np.mean, total, 0, np.float64, kind="popularity")
     return [
         stage.submit(
-            function, list(neighbors[span]), total, tried, before and before[span], n_views
+            function,
+            list(neighbors[span]),
+            total,
+            popularity,
+            tried,
+            before and before[span],
+            n_views,
         )
         for span in _spans(n_views, -(-n_views // _MAX_TASKS))
     ]
@@ -298,11 +304,11 @@ def default_neighbors(
     if found is None:
         raise next(one for one in views if isinstance(one, DataError))
     if found.present is None:
-        return {0: coarse_neighbors(found.view, alpha, n_neighbors, some)}
+        return {0: embedding_neighbors(found.view, alpha, n_neighbors, some)}
     positions = found.present.positions[some]
     own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
     k = min(n_neighbors, len(own) - 1)
-    lists = coarse_neighbors(found.view, alpha, k, positions[own.samples])
+    lists = embedding_neighbors(found.view, alpha, k, positions[own.samples])
     return {0: _of_all_samples(own, lists)}
 
 
@@ -329,6 +335,7 @@ def votes_of_views(
 def choices_of_views(
     views: list[SampledNeighbors],
     votes: NDArray[np.float32],
+    popularity: NDArray[np.float64],
     tried: frozenset[int],
     chosen: tuple[int, ...] | None,
     n_views: int,
@@ -336,7 +343,7 @@ def choices_of_views(
     """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
     lists = [_tried(view, tried) for view in views]
     usual = [next(iter(view)) for view in lists]
-    return choose_view_settings(lists, _counted(lists, chosen), usual, votes, n_views)
+    return choose_view_settings(lists, _counted(lists, chosen), usual, votes, popularity, n_views)
 
 
 def coarse_choices(

@@ -12,7 +12,7 @@ from scipy.linalg import blas
 from scipy.sparse import csr_array
 
 # Differences of one block of edges: small enough to stay in the second-level cache.
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 18
 
 
 def sums_by_group(

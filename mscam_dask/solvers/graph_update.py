@@ -55,6 +55,9 @@ _TIE_TOLERANCE = 16 * np.finfo(np.float64).eps
 # Relative precision of ties for distances from coordinates in single precision.
 _SEARCH_TOLERANCE = 1e-5
 
+# Neighbors beyond the k-th that are searched at first, for ties with it.
+_FEW_TIES = 5
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CandidateEdges:
@@ -228,11 +231,14 @@ def neighbor_graph(
 ) -> csr_array[np.float64]:
     """Adaptive-neighbor graph (n, n) of the data distances alone, Eq. (29)–(30); ties with the k-th are all kept, up to 4k, or dropped."""
     n = len(points)
-    found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
+    found = candidate_neighbors(points, min(n_neighbors + _FEW_TIES, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
         return graph_block(found, None, n_neighbors, 1.0, 0.0, n).affinity
-    weights = tied_neighbor_weights(with_finite_distances(found.in_double()), n_neighbors)
-    return graph_from_neighbors(found.indices, weights)
+    distances = with_finite_distances(found.in_double())
+    if (distances[:, -1] <= (1.0 + _SEARCH_TOLERANCE) * distances[:, n_neighbors - 1]).any():
+        found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
+        distances = with_finite_distances(found.in_double())
+    return graph_from_neighbors(found.indices, tied_neighbor_weights(distances, n_neighbors))
 
 
 def spread_affinity(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.neighbor_information import permutation_z, shared_neighbors
-from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
+from mscam_dask.linalg.neighbors import approximate_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
@@ -54,17 +54,10 @@ def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
     return max(of_scale, key=lambda position: options[position].alpha)
 
 
-def embedding_neighbors(view: ViewSVD, alpha: float, n_neighbors: int) -> NDArray[np.int32]:
-    """Nearest neighbors (n, k) in the ridge embedding of one view."""
-    vectors, weights = ridge_view(view, alpha=alpha).coordinates()
-    points = WeightedBlocks((vectors,), (weights,))
-    return nearest_neighbors(points, n_neighbors)[0].astype(np.int32)
-
-
-def coarse_neighbors(
-    view: ViewSVD, alpha: float, n_neighbors: int, rows: NDArray[np.int64]
+def embedding_neighbors(
+    view: ViewSVD, alpha: float, n_neighbors: int, rows: slice | NDArray[np.int64] = slice(None)
 ) -> NDArray[np.int32]:
-    """Many neighbors (m, k) among some rows, in any order, to the precision of products."""
+    """Nearest neighbors (m, k) among some rows in the ridge embedding of one view, in any order, to the precision of products."""
     vectors, weights = ridge_view(view, alpha=alpha).coordinates()
     points = WeightedBlocks((vectors[rows],), (weights,))
     return approximate_neighbors(points, n_neighbors).astype(np.int32)
@@ -85,16 +78,17 @@ def choose_view_settings(
     counted: Sequence[Sequence[int]],
     usual: Sequence[int],
     votes: NDArray[np.float32],
+    popularity: NDArray[np.float64],
     n_views: int,
 ) -> list[Choice]:
     """Select the settings of some views whose neighbors overlap most with those of all other views.
 
-    `views` has the neighbors (m, k) for each view and number of a setting, −1 for absent samples; `counted` the settings whose mean
-    graph is the share of a view in the `votes` (m, n) of all `n_views`; `usual` the default settings, kept unless others
-    are better by more than four standard errors (paired over samples). Two lists of independent views share k² / m,
-    approximately Poisson: the mean share over m_v rows and V − 1 views has a standard error of 1 / √(m m_v (V − 1)).
+    `views` has the neighbors (m, k) for each view and number of a setting, −1 for absent samples; `counted` the settings
+    whose mean graph is the share of a view in the `votes` (m, n) of all `n_views`, with column means `popularity` (n,);
+    `usual` the default settings, kept unless others are better by more than four standard errors (paired over samples).
+    Two lists of independent views share k² / m, approximately Poisson: the mean share over m_v rows and V − 1 views has
+    a standard error of 1 / √(m m_v (V − 1)).
     """
-    popularity = votes.mean(axis=0, dtype=np.float64)
     choices = []
     for of_all, settings, kept in zip(views, counted, usual, strict=True):
         has = np.flatnonzero(of_all[kept][:, 0] >= 0)

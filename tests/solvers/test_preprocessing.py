@@ -18,7 +18,7 @@ def choices_of(lists: list[list[NDArray[np.int64]]], usual: list[int]) -> list[C
     every = [list(range(len(view))) for view in lists]
     votes = neighbor_votes(lists, len(lists[0][0]))
     by_setting = [dict(enumerate(view)) for view in lists]
-    return choose_view_settings(by_setting, every, usual, votes, len(lists))
+    return choose_view_settings(by_setting, every, usual, votes, votes.mean(axis=0), len(lists))
 
 
 def views_with_one_spoilt(n: int = 300) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
@@ -46,7 +46,8 @@ def test_overlaps_are_those_with_the_settings_that_voted(voters: list[list[int]]
     n, k = lists[0][0].shape
     voted = [[view[at] for at in own] for view, own in zip(lists, voters, strict=True)]
     by_setting = [dict(enumerate(view)) for view in lists]
-    choices = choose_view_settings(by_setting, voters, [0, 0, 0], neighbor_votes(voted, n), 3)
+    votes = neighbor_votes(voted, n)
+    choices = choose_view_settings(by_setting, voters, [0, 0, 0], votes, votes.mean(axis=0), 3)
     graphs = np.zeros((3, n, n))
     for view, of_view in enumerate(voted):
         for neighbors in of_view:
