@@ -279,16 +279,17 @@ def coarse_block(
 def coarse_vectors(
     blocks: Sequence[csr_array[np.float64]], aggregates: NDArray[np.int32], n_vectors: int
 ) -> NDArray[np.float32]:
-    """Bottom eigenvectors of the Laplacian of the aggregates (n,), as values of their samples, (g, p)."""
-    roots = np.sqrt(np.bincount(aggregates))
+    """Bottom eigenvectors of the Laplacian of the aggregates (n,), as values of their samples, (g, p), in single precision."""
+    roots = np.sqrt(np.bincount(aggregates)).astype(np.float32)
     g = len(roots)
-    total = np.zeros((g, g))
+    total = np.zeros((g, g), dtype=np.float32)
     for block in blocks:
-        total[: block.shape[0], : block.shape[1]] += block.toarray()
+        entries = block.tocoo()
+        total[entries.row, entries.col] += entries.data
     scaled = total / roots[:, None] / roots
     last = min(n_vectors, g) - 1
     _, vectors = scipy.linalg.eigh(0.5 * (scaled + scaled.T), subset_by_index=[0, last])
-    return np.asarray(vectors / roots[:, None], dtype=np.float32)
+    return np.asarray(vectors / roots[:, None])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
