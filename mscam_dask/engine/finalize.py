@@ -385,6 +385,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
         agreement,
         weights,
         tested.views_agree,
+        0 if context.n_clusters_selection is None else context.n_clusters_selection.counts[-1],
     )
 
 
@@ -395,6 +396,7 @@ def assessed(
     agreement: NDArray[np.float64],
     weights: list[NDArray[np.float64]],
     agree: bool,  # noqa: FBT001 - tasks take positions
+    n_tried: int,
 ) -> Assessment:
     """Assessment of a partition, with the tree of its clusters by the weights between them in each block of rows."""
     return Assessment(
@@ -405,6 +407,7 @@ def assessed(
         view_agreement=agreement,
         cluster_tree=cluster_tree.cluster_tree(added(weights)),
         cluster_names=tuple(range(len(weights[0]))),
+        n_tried=n_tried,
         views_agree=agree,
     )
 

@@ -102,7 +102,7 @@ class Assessment:
     view_agreement: NDArray[np.float64]  # (V, V)
     cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
     cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
-    n_tried: int = 0  # largest number of clusters that was tried, if none had support
+    n_tried: int = 0  # largest number of clusters that was tried; 0 if the number was given
     # Whether some cluster has correlated discriminants in the views: `solvers.partition_score.views_agree`.
     views_agree: bool = True
     # Whether the data tell which clusters of the batches are the same: `solvers.batch_effects.batch_cells`.
@@ -212,7 +212,13 @@ class Assessment:
         pairs = [f"{names[i]} and {names[j]}" for i, j in borders.unseparated[:_NAMED]]
         missing = f"there is no border with fewer samples between clusters {_listed(pairs, ' or ')}"
         if not stand:
-            return f"no cluster is separated from all others: {missing}"
+            nothing = f"no cluster is separated from all others: {missing}"
+            if not self.n_tried:
+                return nothing
+            return (
+                f"{nothing}. The number of clusters was selected by the borders of another partition, "
+                "which has less support than the choice among several partitions requires"
+            )
         return f"{len(stand)} of {len(names)} clusters are separated from all others: {missing}"
 
 

@@ -44,6 +44,7 @@ def test_blobs_that_are_far_apart_are_counted(estimator: Any, n_clusters: int) -
     views, labels = gaussian_views(3, n_clusters=n_clusters, spread=4.0, dims=(6, 12))
     model = estimator("auto", max_clusters=9, n_jobs=1).fit(views)
     assert model.n_clusters_ == n_clusters
+    assert model.solution_.assessment.n_tried == 9
     assert adjusted_rand_score(labels, model.labels_) == 1.0
     assert_partition_and_graph_agree(model.solution_, n_clusters=n_clusters)
 

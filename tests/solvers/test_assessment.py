@@ -363,6 +363,16 @@ def test_structure_and_message_name_the_clusters_that_stand(
     assert words in found.message
 
 
+def test_a_selected_number_without_separated_clusters_is_explained() -> None:
+    found = made_up({(0, 1): 0.3, (1, 2): 0.4})
+    selected = dataclasses.replace(found, n_tried=30)
+    assert selected.structure is Structure.NONE
+    assert selected.message.startswith(found.message)
+    assert "another partition" in selected.message
+    separated = made_up({(1, 2): 0.4})
+    assert dataclasses.replace(separated, n_tried=30).message == separated.message
+
+
 def test_clusters_that_views_do_not_share_are_no_structure() -> None:
     found = dataclasses.replace(made_up({}), views_agree=False)
     assert found.structure is Structure.NONE
