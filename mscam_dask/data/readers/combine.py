@@ -302,11 +302,10 @@ def _reader_of(source: Source) -> _Reader | None:
     path = source.file
     if any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray")):
         return read_zarr
-    if not path.is_file() or source.suffix in _NOT_TEXT:
-        return None
     if source.suffix in READERS:  # None if it is compressed
-        return READERS.get(path.suffix.lower())
-    return lambda source, *_: [text_table(source)]
+        return READERS.get(path.suffix.lower()) if path.is_file() else None
+    is_text = path.is_file() and source.suffix not in _NOT_TEXT
+    return (lambda source, *_: [text_table(source)]) if is_text else None
 
 
 def read_sources(
