@@ -33,7 +33,7 @@ from mscam_dask.data.views.sources import (
     RowsOf,
     RowSource,
     attribute,
-    first_difference,
+    changed_names,
     is_numbering,
     listed,
 )
@@ -363,19 +363,16 @@ def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
             f"View {old.name!r} has view_type={old.view_type!r} in {where} and {new.view_type!r} in the new "
             "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
         )
-    differ = f"{old.shape[1]} columns in {where} and {new.shape[1]} in the new samples"
+    differ = f"there are {new.shape[1]} columns and were {old.shape[1]}"
     before, after = old.feature_names, new.feature_names
     is_other = old.shape[1] != new.shape[1]
     if not is_other and before is not None and after is not None and before != after:
         has_numbers = is_numbering(before) or is_numbering(after)
         is_other = not has_numbers or sorted(before) == sorted(after)
-        at = first_difference(before, after)
-        differ = f"column {at} (counted from 0) {before[at]!r} in {where} and {after[at]!r} in the new samples"
-        missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
-        differ += f"; only in the store are [{listed(missing)}], only in the new samples [{listed(added)}]"
+        differ = changed_names(before, after)
     if is_other:
         raise DataError(
-            f"View {old.name!r} has {differ}. Give the features of the store, in its order and under its names."
+            f"View {old.name!r} has other features than in {where}: {differ}. Give those of the store, in its order and under its names."
         )
     return _JoinedRows(old, new)
 

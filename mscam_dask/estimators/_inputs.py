@@ -19,7 +19,7 @@ from mscam_dask.data.views.conversion import is_frame, is_instance_of, rows_of, 
 from mscam_dask.data.views.multi_view import MultiViewData, fill_view
 from mscam_dask.data.views.rows import LiftedRows, PresentRows, restrict_to_present
 from mscam_dask.data.views.sample_ids import places_of
-from mscam_dask.data.views.sources import RowSource, first_difference, is_numbering, listed
+from mscam_dask.data.views.sources import RowSource, changed_names, is_numbering
 from mscam_dask.data.views.validation import check_values
 from mscam_dask.errors import DataError, DataTypeError
 
@@ -208,15 +208,9 @@ def _check_feature_names(
                 new.name
             )
             continue
-        column, known, seen = first_difference(expected, got), {*expected}, {*got}
-        unseen, gone = (
-            [name for name in names if name not in others]
-            for names, others in ((got, known), (expected, seen))
-        )
         raise DataError(
-            f"View {new.name!r}: feature names must be those of the fit, in their order; column {column} is {got[column]!r} and "
-            f"was {expected[column]!r}{f'; new are {listed(unseen)}' if unseen else ''}"
-            f"{f'; missing are {listed(gone)}' if gone else ''}. Give frames as new[old.columns]."
+            f"View {new.name!r}: feature names must be those of the fit, in their order; {changed_names(expected, got)}. "
+            "Give frames as new[old.columns]."
         )
     for (no, out), names in unmatched.items():
         warnings.warn(

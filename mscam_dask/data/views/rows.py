@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,6 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection
-from mscam_dask.types.parameters import ImputeMethod
 
 # Most blocks of rows of a view.
 _MAX_BLOCKS = 64
@@ -107,13 +107,7 @@ class PresentRows(LiftedRows):
     def n_samples(self) -> int:
         return self.source.shape[0]
 
-    @property
-    def whole(self) -> RowSource:
-        return self.source
-
-    @attribute
-    def impute(self) -> ImputeMethod | None:
-        return self.source.impute
+    whole, impute = (property(attrgetter(name)) for name in ("source", "source.impute"))
 
     @attribute
     def recorded_digest(self) -> str:

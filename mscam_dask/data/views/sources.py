@@ -346,9 +346,14 @@ def is_numbering(names: Sequence[str]) -> bool:
     return tuple(names) == tuple(map(str, range(len(names))))
 
 
-def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
-    """Return the position of the first name that differs in `others`, which has the same length."""
-    return [*map(str.__eq__, names, others)].index(False)
+def changed_names(names: Sequence[str], now: Sequence[str]) -> str:
+    """Say how names of columns are different `now`: the first column that is, and names of one of the two only."""
+    column = [*map(str.__eq__, names, now)].index(False)
+    told = f"column {column} is {now[column]!r} and was {names[column]!r}"
+    for what, some, others in (("new", now, {*names}), ("missing", names, {*now})):
+        if only := [name for name in some if name not in others]:
+            told += f"; {what} are {listed(only)}"
+    return told
 
 
 def listed(names: Sequence[str | int]) -> str:

@@ -433,30 +433,29 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         is_wrong[:] = True
         rule = "a kernel has similarities there, and its values do not obey the triangle inequality as these do"
         remedy = "Write the similarity of each sample to itself, or"
+    problem = ""
     if is_wrong.any():
         far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
-        raise DataError(
-            f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
-            f"{far}; {rule}. {remedy} declare view_type={other!r} if it holds {content}."
+        problem = (
+            f"has {diagonal[far]:.6g} on the diagonal, in row {far}; {rule}. {remedy} declare view_type={other!r} if it "
+            f"holds {content}"
         )
-    if n_different and not (np.triu(corner, 1).any() and np.tril(corner, -1).any()):
-        raise DataError(
-            f"{view.view_type.capitalize()} view {view.name!r} has 0 in one triangle. Fill it with the other: "
-            "numpy.where(matrix == 0, matrix.T, matrix)."
-        )
-    if (
+    elif n_different and not (np.triu(corner, 1).any() and np.tril(corner, -1).any()):
+        problem = "has 0 in one triangle. Fill it with the other: numpy.where(matrix == 0, matrix.T, matrix)"
+    elif (
         view.view_type == "distance"
         and 2 * n_zero > len(diagonal) ** 2
         and not are_distances(corner)
     ):
-        raise DataError(
-            f"Distance view {view.name!r} has 0 in {n_zero} of {len(diagonal) ** 2} cells, also for samples that are not "
-            "equal, as graphs of neighbors have for all others. Give the distances of all pairs of samples."
+        problem = (
+            f"has 0 in {n_zero} of {len(diagonal) ** 2} cells, also for samples that are not equal, as graphs of neighbors "
+            "have for all others. Give the distances of all pairs of samples"
         )
-    if n_different:
-        raise DataError(
-            f"{view.view_type.capitalize()} view {view.name!r} is not symmetric: {n_different} pair(s) of "
-            f"samples differ from their transpose by more than {rounding:.3g}, the most at {where} by "
-            f"{largest:.6g}. {in_order}; if both directions are estimates of one value, pass "
-            "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'."
+    elif n_different:
+        problem = (
+            f"is not symmetric: {n_different} pair(s) of samples differ from their transpose by more than {rounding:.3g}, "
+            f"the most at {where} by {largest:.6g}. {in_order}; if both directions are estimates of one value, pass "
+            "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'"
         )
+    if problem:
+        raise DataError(f"{view.view_type.capitalize()} view {view.name!r} {problem}.")
