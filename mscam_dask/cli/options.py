@@ -89,13 +89,7 @@ def file_options(output: str) -> tuple[Option, ...]:
 
 def with_options(*options: Option) -> Option:
     """Return a decorator that adds options to a command, in this order in its help."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: functools.reduce(lambda done, add: add(done), reversed(options), command)
 
 
 @functools.cache

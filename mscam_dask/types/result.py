@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.types.events import (
-    CandidateSettings,
-    IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
-    ViewPrepared,
-    ViewSettingsSelected,
-)
+from mscam_dask.types import events
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 
@@ -267,15 +260,16 @@ class Solution(FitResult):
 
     status: Status
     parameters: Parameters  # of the selected setting
-    settings: tuple[CandidateSettings, ...]  # all that were tried
-    prepared: tuple[ViewPrepared, ...]
-    history: tuple[IterationFinished, ...]
+    settings: tuple[events.CandidateSettings, ...]  # all that were tried
+    prepared: tuple[events.ViewPrepared, ...]
+    history: tuple[events.IterationFinished, ...]
     # By view, without excluded views.
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     assessment: Assessment
-    n_clusters_selection: NClustersSelected | None = None  # None if the user set it
-    selected_view_settings: tuple[ViewSettingsSelected, ...] = ()  # empty if the user set them
-    refinement: RefinementFinished | None = None
+    # None and empty if the user set them
+    n_clusters_selection: events.NClustersSelected | None = None
+    selected_view_settings: tuple[events.ViewSettingsSelected, ...] = ()
+    refinement: events.RefinementFinished | None = None
     chosen: int = -1  # position in `settings`; −1 if none was tried
 
     @property
