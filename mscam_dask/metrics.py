@@ -167,14 +167,10 @@ def _both(
 
 def _labels(values: ArrayLike, where: str, kinds: str) -> NDArray[Any]:
     labels = np.asarray(values)
-    if labels.ndim != 1 or labels.size == 0:
-        raise DataError(
-            f"{where} has shape {labels.shape}. Give one label for each sample, shape (n_samples,)."
-        )
-    if labels.dtype.kind not in kinds:
+    if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in kinds:
         allowed = "integers, booleans or strings" if "U" in kinds else "integers"
         raise DataError(
-            f"{where} has dtype {labels.dtype}; allowed are {allowed}. Number the classes first, e.g. "
-            "numpy.unique(labels, return_inverse=True)[1]."
+            f"{where} has shape {labels.shape} and dtype {labels.dtype}; allowed is one label for each sample, {allowed}. "
+            "Number the classes of others, e.g. numpy.unique(labels, return_inverse=True)[1]."
         )
     return labels

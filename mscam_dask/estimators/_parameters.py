@@ -106,15 +106,10 @@ def selects_n_clusters(estimator: MSCAM) -> bool:
 
 def check_is_fixed(tried: Sequence[Parameters], choices: Choices) -> None:
     """Refuse initial labels of a fit that selects its settings, or the number of clusters."""
-    if choices.n_clusters:
+    if choices.n_clusters or len(tried) > 1 or choices.view_settings:
         raise ConfigurationError(
-            "init_labels requires the number of clusters of the earlier fit, but n_clusters "
-            "is 'auto'. Set n_clusters to that number (n_clusters_)."
-        )
-    if len(tried) > 1 or choices.view_settings:
-        raise ConfigurationError(
-            "init_labels requires fixed settings, but scale, alpha or n_neighbors is None. Set "
-            "all three to those of the earlier fit (solution_.parameters)."
+            "init_labels requires fixed settings, but n_clusters is 'auto', or scale, alpha or n_neighbors is "
+            "None. Set all to those of the earlier fit (solution_.parameters)."
         )
 
 
@@ -140,55 +135,25 @@ def _settings_by_view(estimator: MSCAM, names: Sequence[str]) -> tuple[ViewSetti
     columns = []
     for parameter in ("scale", "alpha"):
         value = getattr(estimator, parameter)
-        if value is None:
-            raise ConfigurationError(
-                "scale and alpha by view go together: one is a mapping of views and "
-                f"{parameter} is None. Give both, or neither."
-            )
         by_view = value if isinstance(value, Mapping) else dict.fromkeys(names, value)
-        if set(by_view) != set(names):
+        if value is None or set(by_view) != set(names):
             raise ConfigurationError(
-                f"{parameter}={dict(value)!r} does not name the views {list(names)}: allowed "
-                "is one value for each of them."
+                f"{parameter}={value!r}, but scale or alpha is given by view: allowed is one value of both for each "
+                f"of {list(names)}. Give both, or neither."
             )
         columns.append([by_view[name] for name in names])
     return tuple(map(ViewSettings, *columns))
 
 
 def _most_clusters(estimator: MSCAM, n_samples: int) -> Any:
-    """Number of clusters, which `Parameters` checks, or the largest allowed number if it is selected."""
-    if selects_n_clusters(estimator):
-        return most_clusters(estimator.max_clusters, n_samples)
-    if estimator.max_clusters is not None:
-        raise ConfigurationError(
-            f"max_clusters={estimator.max_clusters!r} requires n_clusters='auto', but n_clusters is "
-            f"{estimator.n_clusters!r}. Remove max_clusters."
-        )
-    return estimator.n_clusters
-
-
-def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, ...]:
-    """Positions of the excluded views in the order of the views; empty if they are selected."""
-    excluded = () if exclude_views is None else exclude_views
-    if isinstance(excluded, str) or not isinstance(excluded, Collection):
-        raise ConfigurationError(
-            f"exclude_views={excluded!r} is a {type(excluded).__name__}; allowed is a list of names of views, or None."
-        )
-    unknown = [name for name in excluded if name not in names]
-    if unknown:
-        raise ConfigurationError(
-            f"exclude_views={list(excluded)!r}: there is no view {', '.join(map(repr, unknown))}; allowed are "
-            f"some of {list(names)}."
-        )
-    if excluded and set(excluded) == set(names):
-        raise ConfigurationError(
-            f"exclude_views={list(excluded)!r} names every view; allowed are all but one of {list(names)}."
-        )
-    return tuple(view for view, name in enumerate(names) if name in excluded)
-
-
-def most_clusters(asked: Any, n_samples: int) -> int:
-    """Upper limit of the number of clusters for n samples: the given one, or n / 10, at most 30."""
+    """Number of clusters, which `Parameters` checks; if it is selected the largest allowed: the given one, or n / 10, at most 30."""
+    asked, n_clusters = estimator.max_clusters, estimator.n_clusters
+    if not selects_n_clusters(estimator):
+        if asked is not None:
+            raise ConfigurationError(
+                f"max_clusters={asked!r} requires n_clusters='auto', but n_clusters is {n_clusters!r}. Remove max_clusters."
+            )
+        return n_clusters
     if n_samples <= _MIN_CLUSTERS:
         raise ConfigurationError(
             f"n_clusters='auto' with {n_samples} sample(s): allowed are {_MIN_CLUSTERS + 1} samples or more. "
@@ -200,7 +165,21 @@ def most_clusters(asked: Any, n_samples: int) -> int:
         f"a whole number from {_MIN_CLUSTERS} to {n_samples - 1} for {n_samples} samples, or None"
     )
     limits = Meta(ge=_MIN_CLUSTERS, lt=n_samples, title=allowed)
-    return int(check_value("max_clusters", asked, Annotated[int, limits]))
+    return check_value("max_clusters", asked, Annotated[int, limits])
+
+
+def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, ...]:
+    """Positions of the excluded views in the order of the views; empty if they are selected."""
+    excluded = () if exclude_views is None else exclude_views
+    if isinstance(excluded, str) or not isinstance(excluded, Collection):
+        raise ConfigurationError(
+            f"exclude_views={excluded!r} is a {type(excluded).__name__}; allowed is a list of names of views, or None."
+        )
+    if any(one not in names for one in excluded) or all(name in excluded for name in names):
+        raise ConfigurationError(
+            f"exclude_views={list(excluded)!r}; allowed are some, but not all, of {list(names)}."
+        )
+    return tuple(view for view, name in enumerate(names) if name in excluded)
 
 
 def seed_of(random_state: object, *, is_continued: bool = False) -> int:
@@ -261,17 +240,13 @@ def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
         return
     # as Dask tells them apart
     is_cluster = isinstance(getattr(client, "scheduler_address", None), str)
-    if isinstance(client, type) or not (is_cluster or hasattr(client, "scheduler_info")):
+    is_usable = is_cluster or hasattr(client, "scheduler_info")
+    if isinstance(client, type) or not is_usable or client.asynchronous:
         address = repr(client) if isinstance(client, str) else "address"
         raise ConfigurationError(
-            f"client={client!r} is not usable: allowed is a distributed.Client, such as "
+            f"client={client!r} is not usable: allowed is a synchronous distributed.Client, such as "
             f"distributed.Client({address}), a cluster such as distributed.LocalCluster(), or None for "
-            "threads of this process."
-        )
-    if client.asynchronous:
-        raise ConfigurationError(
-            "client is asynchronous: allowed is a synchronous distributed.Client or cluster. Make it "
-            "without asynchronous=True, or call fit in a thread (asyncio.to_thread)."
+            "threads of this process. Make it without asynchronous=True, or call fit in a thread (asyncio.to_thread)."
         )
     if not is_cluster:
         yield cast("Client", client)

@@ -34,17 +34,13 @@ def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArra
     tables = X.values() if isinstance(X, Mapping) else X if isinstance(X, list | tuple) else [X]
     if isinstance(values, str):
         columns = [table.obs for table in tables if is_omics(table)]
-        if not columns:
-            raise DataError(
-                f"{name}={values!r} is the name of a column, but the data are no AnnData or MuData, which have "
-                f"columns of samples. Give one value for each sample, such as data.obs[{values!r}]."
-            )
-        obs = next((one for one in columns if values in one), columns[0])
-        if values not in obs:
+        obs = next((one for one in columns if values in one), None)
+        if obs is None:
             modalities = [one for one, own in getattr(X, "mod", {}).items() if values in own.obs]
-            where = f" Copy it to obs from {modalities}, whose obs has it." if modalities else ""
+            where = f", or copy it to obs from {modalities}, whose obs has it" if modalities else ""
             raise DataError(
-                f"{name}={values!r} is not a column of obs, which has {list(map(str, obs.columns))}.{where}"
+                f"{name}={values!r} is not a column of obs of an AnnData or MuData; allowed are the columns "
+                f"{[list(map(str, one.columns)) for one in columns]}. Give one value for each sample{where}."
             )
         values = obs[values]
     ids = next(filter(None, (data.sample_ids, *map(sample_ids_of, tables))), None)
@@ -163,15 +159,12 @@ def validated_init_labels(
 ) -> NDArray[np.int64]:
     """Initial cluster (n,) of each sample, `UNKNOWN` for some."""
     labels = sample_values(init_labels, "init_labels", X, data)
-    if labels.dtype.kind not in "iu":
+    if labels.dtype.kind not in "iu" or not (
+        labels.min() >= UNKNOWN and UNKNOWN < labels.max() < n_clusters
+    ):
         raise DataError(
-            f"init_labels has dtype {labels.dtype}; allowed is a whole number for each of the {data.n_samples} samples. "
-            "Convert them, with -1 where a sample has none."
-        )
-    if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
-        raise DataError(
-            f"init_labels range from {labels.min()} to {labels.max()}; allowed are 0 to "
-            f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
+            f"init_labels has dtype {labels.dtype} and values such as {listed(np.unique(labels.astype(str)).tolist())}; allowed are whole "
+            f"numbers from 0 to {n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
         )
     return labels.astype(np.int64)
 

@@ -37,7 +37,6 @@ from mscam_dask.errors import (
     system_limit,
     without_credentials,
 )
-from mscam_dask.estimators._parameters import excluded_positions, most_clusters
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
@@ -449,11 +448,8 @@ class StepSummary:
 
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     """Refuse data that cannot be clustered with the settings, before a cluster is started."""
-    excluded_positions(table.parameters.get("exclude_views"), data.view_names)
-    n_clusters = table.n_clusters
-    if n_clusters is None:
-        n_clusters = most_clusters(table.parameters["max_clusters"], data.n_samples)
-    return validate(data, n_clusters=n_clusters, n_neighbors=table.parameters["n_neighbors"] or 1)
+    first = table.estimator().candidate_settings(data)[0]
+    return validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
 
 
 def fit_summary(fit: run_record.FitRecord) -> str:

@@ -314,15 +314,13 @@ def views_of(
         )
     arrays = arrays_of(data)
     if views is None:
-        views = [name for name in arrays if name in main_arrays(data)]
-        if not views:
-            raise DataError(
-                f"The data have no X; they have {list(arrays)}. Name the views: views=['NAME', ...]."
-            )
+        views = [name for name in arrays if name in main_arrays(data)] or ["X"]
     views = [views] if isinstance(views, str) else views
     unknown = [name for name in views if name not in arrays]
     if unknown:
-        raise DataError(f"No array is called {unknown}; allowed are {list(arrays)}.")
+        raise DataError(
+            f"No array is called {unknown}; allowed are {list(arrays)}. Name the views: views=['NAME', ...]."
+        )
     new_names = views if isinstance(views, Mapping) else {name: name for name in views}
     found = tuple(arrays[old](new) for old, new in new_names.items())
     codes, label_names = None, None

@@ -342,16 +342,12 @@ def _with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
 
 
 def _check_enough(view: RowSource, missing: NDArray[np.bool_]) -> None:
-    if missing.mean() > _LARGEST_SHARE:
-        raise DataError(
-            f"View {view.name!r}: {missing.mean():.0%} of the cells are missing; at most "
-            f"{_LARGEST_SHARE:.0%} can be imputed. Drop the view, or the columns and samples that are mostly missing."
-        )
-    empty = np.flatnonzero(missing.all(axis=0))
-    if empty.size:
+    empty = np.flatnonzero(missing.all(axis=0)).tolist()
+    if empty or missing.mean() > _LARGEST_SHARE:
         names = view.feature_names
-        shown = [column if names is None else names[column] for column in empty[:_SHOWN].tolist()]
+        shown = [column if names is None else names[column] for column in empty[:_SHOWN]]
         raise DataError(
-            f"View {view.name!r}: {empty.size} column(s) have no values to impute from (first: {shown}). "
-            "Drop them."
+            f"View {view.name!r}: {missing.mean():.0%} of the cells are missing, in {len(empty)} column(s) all (first: {shown}); "
+            f"at most {_LARGEST_SHARE:.0%} can be imputed, and none of a column without values. Drop the view, or the columns "
+            "and samples that are mostly missing."
         )
