@@ -171,13 +171,10 @@ def _most_clusters(estimator: MSCAM, n_samples: int) -> Any:
 def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, ...]:
     """Positions of the excluded views in the order of the views; empty if they are selected."""
     excluded = () if exclude_views is None else exclude_views
-    if isinstance(excluded, str) or not isinstance(excluded, Collection):
+    is_list = isinstance(excluded, Collection) and not isinstance(excluded, str)
+    if not is_list or any(one not in names for one in excluded) or {*excluded} == {*names}:
         raise ConfigurationError(
-            f"exclude_views={excluded!r} is a {type(excluded).__name__}; allowed is a list of names of views, or None."
-        )
-    if any(one not in names for one in excluded) or all(name in excluded for name in names):
-        raise ConfigurationError(
-            f"exclude_views={list(excluded)!r}; allowed are some, but not all, of {list(names)}."
+            f"exclude_views={exclude_views!r} is not usable: allowed is a list of some, but not all, of {list(names)}, or None."
         )
     return tuple(view for view, name in enumerate(names) if name in excluded)
 

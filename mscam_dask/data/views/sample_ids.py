@@ -152,21 +152,19 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         if own != others:
             _check_spelling(known, name, other)
             if join is None:
-                if own.isdisjoint(others):
-                    raise DataError(
-                        f"{_examples({name: known[name]})} and {_examples({other: known[other]})} share no "
-                        f"sample. {_CHECK}."
-                    )
                 sides = ((name, sorted(own - others)), (other, sorted(others - own)))
                 only = " and ".join(
                     f"{len(ids)} id(s) are only in {side!r} (first: {ids[:_SHOWN]})"
                     for side, ids in sides
                     if ids
                 )
+                remedy = (
+                    "Files: set join='inner' or join='outer' (--join, [data] join); frames: give each view all "
+                    "samples, with rows of NaN for those that it does not have (frame.reindex(ids))"
+                )
                 raise DataError(
-                    f"{name!r} and {other!r} hold different samples: {only}. Files: set join='inner' or "
-                    "join='outer' (--join, [data] join); frames: give each view all samples, with rows of "
-                    "NaN for those that it does not have (frame.reindex(ids))."
+                    f"{name!r} and {other!r} hold different samples: {only}. "
+                    f"{_CHECK if own.isdisjoint(others) else remedy}."
                 )
     if join is None:
         return first
