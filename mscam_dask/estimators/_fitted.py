@@ -21,7 +21,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.views import encoded_rows
 from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._inputs import OF_TABLE, views_to_predict
-from mscam_dask.estimators._parameters import connected, executor_for, is_connected
+from mscam_dask.estimators._parameters import connected, executor_for
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
@@ -324,7 +324,10 @@ class NeighborPredictMixin(FittedAttributes):
         train = self._training_views()
         self._check_unchanged(train.views)
         in_tasks = all(view.recorded_digest for view in train.views)
-        client = self.client if in_tasks and is_connected(self.client) else None
+        # of a client a text, of a cluster a member of an enumeration
+        status = getattr(self.client, "status", None)
+        is_open = getattr(status, "name", status) == "running"
+        client = self.client if in_tasks and is_open else None
         with connected(client) as opened:
             executor = executor_for(opened, self.n_jobs if in_tasks else 1)
             return _votes_by_tasks(self._encoded(train), samples, fit, folds, executor)
@@ -463,28 +466,20 @@ def _votes_of_rows(
 # warnings ----------------------------------------------------------------------------------------
 
 
-# The caller of `fit`.
-_STACK_LEVEL = 3
+# Kinds of data warnings that are told before a fit, which takes time.
+TOLD_BEFORE = ("few shared samples", "label columns", "missing codes", "presence table")
 
 
-def warn_of_data(issues: Iterable[DataIssue]) -> None:
-    """Warn before a fit when few samples link the views, and of features that may be labels, ids, codes of missing cells or a table of presence."""
-    for issue in issues:
-        if issue.kind in ("few shared samples", "label columns", "missing codes", "presence table"):
-            warnings.warn(issue.message, DataWarning, stacklevel=_STACK_LEVEL)
+def warn_of(found: Iterable[tuple[str, type[Warning]]]) -> None:
+    """Warn the caller of `fit`."""
+    for message, kind in found:
+        warnings.warn(message, kind, stacklevel=3)
 
 
-def warn_of_result(
-    solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool
-) -> None:
-    """Warn after a fit whose clusters may depend on chance, or that the data do not support."""
-    for message, kind in _found(solution, issues, views_selected=views_selected):
-        warnings.warn(message, kind, stacklevel=_STACK_LEVEL)
-
-
-def _found(
+def doubts(
     solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool
 ) -> Iterator[tuple[str, type[Warning]]]:
+    """Messages and kinds of warnings of a fit whose clusters may depend on chance, or that the data do not support."""
     rough = [record.iteration for record in solution.history if not record.spectrum_converged]
     if rough:
         message = (

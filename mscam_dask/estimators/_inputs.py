@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import is_frame, is_instance_of, rows_of, with_index
-from mscam_dask.data.views.multi_view import MultiViewData, fill_view
+from mscam_dask.data.views.multi_view import MultiViewData, with_rows
 from mscam_dask.data.views.rows import LiftedRows, PresentRows, restrict_to_present
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.data.views.sources import RowSource, changed_names, is_numbering
@@ -132,7 +132,9 @@ def _as_fitted(
             if view.view_type != "features" and fitted.present is not None:
                 view = restrict_to_present(view.whole, columns=fitted.present.samples)
             if view.name in estimator._imputers:
-                view = fill_view(view, estimator._imputers[view.name])
+                rows = view.read(0, view.shape[0])
+                if np.isnan(rows).any():
+                    view = with_rows(view, estimator._imputers[view.name](rows))
             check_values(view)
             _check_pairs(fitted, view)
             views.append(view)

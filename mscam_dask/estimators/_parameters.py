@@ -104,15 +104,6 @@ def selects_n_clusters(estimator: MSCAM) -> bool:
     return isinstance(given, str)
 
 
-def check_is_fixed(tried: Sequence[Parameters], choices: Choices) -> None:
-    """Refuse initial labels of a fit that selects its settings, or the number of clusters."""
-    if choices.n_clusters or len(tried) > 1 or choices.view_settings:
-        raise ConfigurationError(
-            "init_labels requires fixed settings, but n_clusters is 'auto', or scale, alpha or n_neighbors is "
-            "None. Set all to those of the earlier fit (solution_.parameters)."
-        )
-
-
 def _is_by_view(estimator: MSCAM) -> bool:
     return isinstance(estimator.scale, Mapping) or isinstance(estimator.alpha, Mapping)
 
@@ -252,12 +243,6 @@ def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
 
     with client_of(client) as own:
         yield own
-
-
-def is_connected(client: Client | Cluster | None) -> bool:
-    """Whether a client or cluster is open; its status is a text or a member of an enumeration."""
-    status = getattr(client, "status", None)
-    return getattr(status, "name", status) == "running"
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:

@@ -22,13 +22,13 @@ from mscam_dask.data.views.validation import repeated_samples, validate
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import CheckpointStore, Observer
+from mscam_dask.errors import ConfigurationError, DataWarning
 from mscam_dask.estimators._describe import ClusterSpaceMixin
-from mscam_dask.estimators._fitted import warn_of_data, warn_of_result
+from mscam_dask.estimators._fitted import TOLD_BEFORE, doubts, warn_of
 from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.estimators._parameters import (
     SharedResourcesMixin,
     candidates,
-    check_is_fixed,
     choices_of,
     connected,
     executor_for,
@@ -351,10 +351,14 @@ class MSCAM(
                 of_batches = fit_batches(X, data, batches, n_clusters, executor)
                 data = of_batches.correct(data)
                 report = dataclasses.replace(report, digests=check(data).digests)
-            warn_of_data(report.issues)
+            warn_of((one.message, DataWarning) for one in report.issues if one.kind in TOLD_BEFORE)
             labels, known = None, None
             if init_labels is not None:
-                check_is_fixed(tried, choices)
+                if choices.n_clusters or len(tried) > 1 or choices.view_settings:
+                    raise ConfigurationError(
+                        "init_labels requires fixed settings, but n_clusters is 'auto', or scale, alpha or n_neighbors "
+                        "is None. Set all to those of the earlier fit (solution_.parameters)."
+                    )
                 labels = validated_init_labels(init_labels, X, data, first.n_clusters)
             observers = observers_of(self, data, first.n_clusters, client, executor)
             for parameters in tried:
@@ -383,8 +387,7 @@ class MSCAM(
             of_store = {view.name: Imputer(view, stored_methods[view.name]) for view in stored}
             self._imputers = {**of_store, **imputers}
             self._training_digests = report.digests
-            is_selected = self.exclude_views is None
-            warn_of_result(solution, issues, views_selected=is_selected)
+            warn_of(doubts(solution, issues, views_selected=self.exclude_views is None))
         return self
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +16,6 @@ from mscam_dask.data.views.rows import PresentRows
 from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, RowSource, row_ranges, view_digest
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 
 
@@ -124,8 +123,10 @@ class MultiViewData:
         total = hashlib.sha256()
         for view in self.views:
             values = view.recorded_digest or view_digest(view)
-            if view.present is not None:
-                values += _ranges_of(view.present)
+            if view.present is not None:  # number of samples, and ranges "first-last"
+                samples = view.present.samples
+                runs = np.split(samples, np.flatnonzero(np.diff(samples) != 1) + 1)
+                values += f"{view.n_samples}:" + ",".join(f"{run[0]}-{run[-1]}" for run in runs)
             total.update(f"{len(view.name)}:{view.name};{view.view_type};{values};".encode())
         return total.hexdigest()
 
@@ -166,13 +167,6 @@ def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:
         if view.present is not None:
             table[:, column] = view.present.positions >= 0
     return table
-
-
-def _ranges_of(present: PresentSamples) -> str:
-    """Text that identifies the samples of an incomplete view: their number, and ranges "first-last"."""
-    breaks = np.flatnonzero(np.diff(present.samples) != 1) + 1
-    ranges = [(run[0], run[-1]) for run in np.split(present.samples, breaks)]
-    return f"{present.n_samples}:" + ",".join(f"{first}-{last}" for first, last in ranges)
 
 
 # missing cells -----------------------------------------------------------------------------------
@@ -320,19 +314,11 @@ def impute_views(
             continue
         present, share = view.present, missing.mean(axis=1)
         shares[view.name] = share if present is None else present.spread(share, 0.0)
-        views.append(_with_rows(view, imputers[view.name](rows)))
+        views.append(with_rows(view, imputers[view.name](rows)))
     return replace(data, views=tuple(views)), imputers, shares
 
 
-def fill_view(
-    view: RowSource, imputer: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-) -> RowSource:
-    """Return a view of new samples with values in its missing cells."""
-    rows = view.read(0, view.shape[0])
-    return _with_rows(view, imputer(rows)) if np.isnan(rows).any() else view
-
-
-def _with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
+def with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
     """Return a feature view with other values, in memory."""
     present, names = view.present, view.feature_names
     if present is None:
