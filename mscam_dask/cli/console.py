@@ -120,19 +120,18 @@ def score_text(metrics: dict[str, float | None]) -> str:
 def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     """Return names and values of a fit, for `key_values`."""
     by_view = "; scale and alpha per view: see the table" if fit.setting.alpha is None else ""
-    pairs = [("Clusters", _clusters_text(fit)), ("Status", sentence(fit.message))]
+    curves, components = (
+        fit.n_clusters_curves,
+        plural(fit.n_connected_components, "connected component"),
+    )
+    selected = "" if curves is None else f"selected from 1 to {curves['counts'][-1]}; "
+    clusters = f"{fit.n_clusters} ({selected}graph has exactly {components})"
+    pairs = [("Clusters", clusters), ("Status", sentence(fit.message))]
     if fit.assessment is not None:
         support = f"{fit.assessment.title}: {fit.assessment.message}"
         pairs.append(("Support", sentence(support)))
     settings = format_setting(fit.setting) + by_view
     return [*pairs, ("Sizes", sizes_text(fit)), ("Settings", settings)]
-
-
-def _clusters_text(fit: FitRecord) -> str:
-    curves = fit.n_clusters_curves
-    selected = "" if curves is None else f"selected from 1 to {curves['counts'][-1]}; "
-    components = plural(fit.n_connected_components, "connected component")
-    return f"{fit.n_clusters} ({selected}graph has exactly {components})"
 
 
 def sizes_text(fit: FitRecord) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +111,6 @@ def installed_extensions() -> tuple[Any, ...]:
                 "Reinstall the package that declares it."
             ) from error
     return tuple(extensions)
-
-
-def extension_of_file(tables: Collection[str]) -> Any:
-    """Return the extension that a TOML file with these tables is for, None for a pipeline."""
-    return next((each for each in installed_extensions() if each.owns_tables(tables)), None)
 
 
 def extension_of_directory(directory: Path) -> Any:

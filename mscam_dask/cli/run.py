@@ -26,7 +26,7 @@ from mscam_dask.cli.console import (
     show,
     views_table,
 )
-from mscam_dask.cli.options import extension_of_directory, extension_of_file
+from mscam_dask.cli.options import extension_of_directory, installed_extensions
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
@@ -94,7 +94,8 @@ def run_file(
         assignments = (*assignments, f'data.max_bytes="{max_bytes}"')
     document = read_document(pipeline)
     tables = document.tables.keys()
-    extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
+    extensions = () if tables & _PIPELINE_TABLES else installed_extensions()
+    extension = next((each for each in extensions if each.owns_tables(tables)), None)
     if extension is not None:
         code: int = extension.run(
             document,
