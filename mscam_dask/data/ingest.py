@@ -400,20 +400,16 @@ def _labels(
     old: MultiViewData, new: MultiViewData, where: str
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
     """Labels of all; names that are new get the numbers after the old ones, -1 stays unlabeled."""
-    if old.labels is None and new.labels is None:
-        return None, None
-    if old.labels is None:
-        raise DataError(
-            f"The new samples have labels, but {where} has none. Leave the labels out, or ingest the whole "
-            "data again with labels."
-        )
     if new.labels is None:
+        if old.labels is None:
+            return None, None
         unlabeled = np.full(new.n_samples, UNLABELED, dtype=np.int64)
         return np.concatenate([old.labels, unlabeled]), old.label_names
-    if (old.label_names is None) != (new.label_names is None):
+    if old.labels is None or (old.label_names is None) != (new.label_names is None):
+        forms = ["numbers" if data.label_names is None else "text" for data in (old, new)]
         raise DataError(
-            f"Labels are {'numbers' if old.label_names is None else 'text'} in {where} and "
-            f"{'numbers' if new.label_names is None else 'text'} in the new samples. Give both in one form."
+            f"Labels are {'absent' if old.labels is None else forms[0]} in {where} and {forms[1]} in the new samples. Give both "
+            "in one form, leave new ones out, or ingest the whole data again with labels."
         )
     if old.label_names is None or new.label_names is None:
         return np.concatenate([old.labels, new.labels]), None
