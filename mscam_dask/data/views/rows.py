@@ -171,19 +171,14 @@ def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[
         return np.flatnonzero(np.diff(n_nan[array.indptr]) == array.shape[1])
     has_diagonal = view.view_type != "features" and array.shape[0] == array.shape[1] > 1
     view = replace(view, array=array, feature_names=None)
-    # few rows, if any, have NaN in the first or last column: the others are read only for these
-    ends = replace(view, array=array[:, :: max(1, array.shape[1] - 1)]).read(0, view.shape[0])
-    some = np.flatnonzero(np.isnan(ends).any(axis=1))
-    absent = []
-    for start, stop in row_ranges(view):
-        here = some[(some >= start) & (some < stop)]
-        if here.size:
-            first = int(here[0])
-            gone = np.isnan(view.read(first, int(here[-1]) + 1)[here - first])
-            if has_diagonal:
-                gone[np.arange(len(here)), here] = True
-            absent.append(here[gone.all(axis=1)])
-    return np.concatenate([nowhere, *absent])
+    first = replace(view, array=array[:, :1]).read(0, view.shape[0])
+    may_have = has_diagonal or bool(np.isnan(first).any())
+    for start, stop in row_ranges(view) if may_have else ():
+        gone = np.isnan(view.read(start, stop))
+        if has_diagonal:
+            gone[np.arange(stop - start), np.arange(start, stop)] = True
+        nowhere = np.append(nowhere, np.flatnonzero(gone.all(axis=1)) + start)
+    return nowhere
 
 
 class SampledRows(LiftedRows):

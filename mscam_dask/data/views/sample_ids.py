@@ -91,13 +91,8 @@ def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
             f"{len(gone)} of {len(ids)} sample ids in {where} are missing: the first is {ids[gone[0]]!r}, in "
             f"row {gone[0]}. Give every sample an id, or drop these rows."
         )
-    hashes = np.sort(
-        np.fromiter(map(hash, ids), np.int64, len(ids))
-    )  # a set takes ten times as much
-    if not (hashes[1:] == hashes[:-1]).any():
-        return
-    repeated = [name for name, count in Counter(ids).items() if count > 1]
-    if repeated:
+    if len({*ids}) < len(ids):
+        repeated = [name for name, count in Counter(ids).items() if count > 1]
         rows = [row for row, name in enumerate(ids) if name == repeated[0]][:5]
         raise DataError(
             f"{len(repeated)} sample id(s) occur more than once in {where}; the first is {repeated[0]!r}, "

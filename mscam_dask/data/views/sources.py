@@ -48,10 +48,6 @@ _MISTAKES = (
 DIGEST_ROWS = 8192
 """Rows of a block of `ViewDigest`."""
 
-# Bytes that are copied and digested at a time.
-_DIGESTED_BYTES = 2**20
-
-
 _Value = TypeVar("_Value")
 
 
@@ -253,9 +249,8 @@ class ViewDigest:
 
     def update(self, rows: NDArray[np.float64]) -> None:
         """Add the next rows."""
-        step = max(1, _DIGESTED_BYTES // (8 * max(1, rows.shape[1])))
         while len(rows):
-            part = rows[: min(step, DIGEST_ROWS - self._n_rows)]
+            part = rows[: DIGEST_ROWS - self._n_rows]
             self._hash.update((part + 0.0).astype("<f8", copy=False).data)
             self._n_rows += len(part)
             if self._n_rows == DIGEST_ROWS:
