@@ -169,12 +169,14 @@ def _from_tables(tables: Mapping[Any, Any] | Sequence[Any], *, is_new: bool) -> 
             for index, table in enumerate(tables)
         ]
     tables = [with_index(table) for table in tables]
+    held = [
+        views_of(one).views[0] if is_instance_of(one, "anndata", "AnnData") else one
+        for one in tables
+    ]
     data = MultiViewData(
         tuple(
-            replaced_view(table, name=name)
-            if isinstance(table, RowSource)
-            else rows_of(table, name=name)
-            for name, table in zip(names, tables, strict=True)
+            replaced_view(one, name=name) if isinstance(one, RowSource) else rows_of(one, name=name)
+            for name, one in zip(names, held, strict=True)
         )
     )  # counts and names are compared before ids
     known = [sample_ids_of(table) for table in tables]
@@ -319,7 +321,7 @@ def views_of(
     unknown = [name for name in views if name not in arrays]
     if unknown:
         raise DataError(
-            f"No array is called {unknown}; allowed are {list(arrays)}. Name the views: views=['NAME', ...]."
+            f"No array is called {unknown}; allowed are {list(arrays)}. Name some: mscam_dask.views_of(data, ['NAME', ...])."
         )
     new_names = views if isinstance(views, Mapping) else {name: name for name in views}
     found = tuple(arrays[old](new) for old, new in new_names.items())

@@ -57,14 +57,6 @@ def rows_of(
     names = names_of_columns(value)
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
-    elif is_instance_of(value, "anndata", "AnnData"):
-        if value.X is None:
-            raise DataError(
-                f"View {name!r} is an AnnData without X; it has the layers {list(value.layers)} and obsm "
-                f"{list(value.obsm)}. Name one: mscam_dask.views_of(data, ['layers/NAME'])."
-            )
-        # sparse arrays in a file come into memory
-        value = value.X.to_memory() if hasattr(value.X, "to_memory") else value.X
     if is_instance_of(value, "dask", "Array"):
         return DaskRows(value, name, view_type, names, file)
     if is_frame(value):
