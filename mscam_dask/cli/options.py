@@ -99,18 +99,9 @@ def installed_extensions() -> tuple[Any, ...]:
     They add commands, and handle their files and directories in the others; that of this package is
     `EXPERIMENTS` in benchmark/commands.py.
     """
-    import importlib.metadata
+    from importlib.metadata import entry_points
 
-    extensions = []
-    for entry in importlib.metadata.entry_points(group="mscam_dask.experiments"):
-        try:
-            extensions.append(entry.load())
-        except (AttributeError, ImportError) as error:
-            raise click.ClickException(
-                f"the entry point {entry.name} = {entry.value} of {entry.group} cannot be loaded ({error}). "
-                "Reinstall the package that declares it."
-            ) from error
-    return tuple(extensions)
+    return tuple(entry.load() for entry in entry_points(group="mscam_dask.experiments"))
 
 
 def extension_of_directory(directory: Path) -> Any:
