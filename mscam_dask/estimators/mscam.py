@@ -332,9 +332,10 @@ class MSCAM(
         validate_callbacks(self.callbacks, self.checkpoint_store)
         with connected(self.client) as client:
             data, of_table = views_to_fit(self, X)
-            stored_methods = impute_methods_of(data)
+            stored = impute_methods_of(data)
             methods = impute_methods(self.impute, data.view_names)
             data, imputers, imputed_shares = impute_views(data, methods)
+            of_store = {v.name: Imputer(v, stored[v.name]) for v in data.views if v.name in stored}
             tried, choices = candidates(self, data), choices_of(self, data)
             first = tried[0]
             n_clusters = None if choices.n_clusters else first.n_clusters
@@ -383,8 +384,6 @@ class MSCAM(
             )
             self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
             self.data_warnings_, self.imputed_shares_ = issues, imputed_shares
-            stored = [view for view in data.views if view.name in stored_methods]
-            of_store = {view.name: Imputer(view, stored_methods[view.name]) for view in stored}
             self._imputers = {**of_store, **imputers}
             self._training_digests = report.digests
             warn_of(doubts(solution, issues, views_selected=self.exclude_views is None))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.impute import KNNImputer
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
+from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError, DataWarning, UnstableClustersWarning
@@ -157,6 +160,19 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     assert_array_equal(named.labels_, given.labels_)
 
 
+def test_missing_cells_of_new_samples_are_filled_before_batches_are_corrected(
+    tmp_path: Path,
+) -> None:
+    views, _, batches = draw(BALANCED)
+    store = write_store(as_multi_view(views), tmp_path / "s.zarr", impute={"rna": "knn"})
+    model = MSCAM(4).fit(store, batches=batches)
+    new = {name: view[:40].copy() for name, view in views.items()}
+    new["rna"][5, ::2] = np.nan
+    filled = {**new, "rna": KNNImputer().fit(views["rna"]).transform(new["rna"])}
+    found, expected = (model.transform(one, batches=batches[:40]) for one in (new, filled))
+    assert_allclose(found, expected)
+
+
 @pytest.mark.parametrize(
     ("batches", "words"),
     [
@@ -165,7 +181,7 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
         ([""] + ["A"] * (N - 1), "1 sample"),
         (list(range(N)), "another value for each"),
         ([1] + ["A"] * (N - 1), "several types"),
-        ("batch", "no AnnData"),
+        ("batch", "not a column of obs"),
     ],
     ids=["length", "None", "empty", "all-different", "mixed", "name"],
 )

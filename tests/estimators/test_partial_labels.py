@@ -192,7 +192,7 @@ def test_metadata_routing() -> None:
         (["a", "b", *["unknown"] * (N - 2)], 2, ConfigurationError, (3, "unknown")),
         ([row % 3 for row in range(N)], C, ConfigurationError, (C, 3)),
         ([0, "a", *[-1] * (N - 2)], C, DataError, ("several types",)),
-        ("type", C, DataError, ("no AnnData",)),
+        ("type", C, DataError, ("not a column of obs",)),
     ],
 )
 def test_unusable_labels(
