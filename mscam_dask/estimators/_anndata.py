@@ -90,19 +90,15 @@ def write_anndata(
 def _rows(ids: tuple[str, ...] | None, n_samples: int, data: Any) -> NDArray[np.int64]:
     """Row of the fit for each sample of `data`."""
     own = tuple(map(as_text, data.obs_names))
-    if ids is None:
-        if len(own) != n_samples:
-            raise DataError(
-                f"The data have {len(own)} samples and the fit had {n_samples}, without ids; allowed are "
-                "the samples of the fit. Fit frames or AnnData with ids to write to some of the samples."
-            )
+    if ids is None and len(own) == n_samples:
         return np.arange(n_samples)
     check_sample_ids(own, where="obs_names")
-    rows = places_of(ids, own)
+    rows = places_of(ids or (), own)
     others = [name for name, row in zip(own, rows, strict=True) if row < 0]
     if others:
+        known = "no ids" if ids is None else f"ids such as {list(ids[:3])}"
         raise DataError(
-            f"{len(others)} of {len(own)} obs_names are not samples of the fit, the first {others[:3]}; "
-            f"its ids begin with {list(ids[:3])}. Give the samples of the fit: data[list of ids]."
+            f"{len(others)} of {len(own)} obs_names are not samples of the fit, the first {others[:3]}; it had {n_samples} samples "
+            f"with {known}. Give the samples of the fit, such as data[list of ids]; fit frames or AnnData to write to some."
         )
     return rows
