@@ -30,7 +30,6 @@ from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.dataset import is_store, read_origin, verify_store
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
 from mscam_dask.data.views.conversion import labeled_samples
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.monitor.messages import duration, printable
@@ -186,26 +185,23 @@ def _describe_store(console: Console, path: Location) -> None:
     ids = "identified by row"
     if data.sample_ids is not None:
         ids = f"ids {data.sample_ids[0]!r} to {data.sample_ids[-1]!r}"
+    classes = "none"
+    if data.labels is not None:
+        labeled = labeled_samples(data.labels)
+        sizes = Counter(data.labels[labeled].tolist()).values()
+        n_unlabeled = data.n_samples - int(labeled.sum())
+        unlabeled = f"; {n_unlabeled} samples without a label" if n_unlabeled else ""
+        classes = f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples{unlabeled}"
     stored_bytes = size_of(resolve_current(path))
     rest = [
         ("Samples", f"{data.n_samples}, {ids}"),
-        ("Ground truth", _classes(data)),
+        ("Ground truth", classes),
         ("Size", f"{stored_bytes / 2**20:.1f} MiB, {data.nbytes / 2**20:.1f} MiB in memory"),
         ("Digest", f"{data.digest()} (verified for every view)"),
         *(("Warning", warning) for warning in warnings or ["none"]),
     ]
     views = stored_views_table(data.views, digests=True)
     show(console, views, *origin_tables(read_origin(path)), key_values(rest))
-
-
-def _classes(data: MultiViewData) -> str:
-    if data.labels is None:
-        return "none"
-    labeled = labeled_samples(data.labels)
-    sizes = Counter(data.labels[labeled].tolist()).values()
-    n_unlabeled = data.n_samples - int(labeled.sum())
-    rest = f"; {n_unlabeled} samples without a label" if n_unlabeled else ""
-    return f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples{rest}"
 
 
 def _describe_run(console: Console, run: StoredRun) -> None:

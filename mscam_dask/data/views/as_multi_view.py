@@ -99,7 +99,15 @@ def as_multi_view(
     data = with_view_types(data, view_type, is_new=is_new)
     has_tables = isinstance(views, list | tuple | Mapping)
     if has_tables and not is_instance_of(views, "xarray", "Dataset"):
-        _check_dimensions(views.values() if isinstance(views, Mapping) else views, data)
+        given = views.values() if isinstance(views, Mapping) else views
+        for table, view in zip(given, data.views, strict=True):
+            if view.view_type == "features" and is_instance_of(table, "xarray", "DataArray"):
+                first, second = table.dims
+                if is_of_samples(second) and not is_of_samples(first):
+                    raise DataError(
+                        f"View {view.name!r} has dimensions {table.dims}: {second!r} is on its columns, and a "
+                        f"view has samples on its rows. Give view.transpose({second!r}, {first!r})."
+                    )
         named = [(repr(view.name), view.whole) for view in data.views if view.feature_names]
         check_order(named, have_ids=data.sample_ids is not None)
     return data
@@ -125,18 +133,6 @@ def _of_dataset(dataset: Any) -> MultiViewData:
                 "feature a second one (variable.expand_dims('feature', -1))."
             )
     return MultiViewData(tuple(views), ids, codes, label_names)
-
-
-def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
-    """Refuse DataArrays of features whose dimensions say that the samples are on columns."""
-    for table, view in zip(tables, data.views, strict=True):
-        if view.view_type == "features" and is_instance_of(table, "xarray", "DataArray"):
-            first, second = table.dims
-            if is_of_samples(second) and not is_of_samples(first):
-                raise DataError(
-                    f"View {view.name!r} has dimensions {table.dims}: {second!r} is on its columns, and a "
-                    f"view has samples on its rows. Give view.transpose({second!r}, {first!r})."
-                )
 
 
 def with_view_types(
