@@ -372,7 +372,8 @@ def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
         differ = changed_names(before, after)
     if is_other:
         raise DataError(
-            f"View {old.name!r} has other features than in {where}: {differ}. Give those of the store, in its order and under its names."
+            f"View {old.name!r} has other features than in {where}: {differ}. Give those of the store, in its order "
+            "and under its names."
         )
     return _JoinedRows(old, new)
 
@@ -408,8 +409,8 @@ def _labels(
     if old.labels is None or (old.label_names is None) != (new.label_names is None):
         forms = ["numbers" if data.label_names is None else "text" for data in (old, new)]
         raise DataError(
-            f"Labels are {'absent' if old.labels is None else forms[0]} in {where} and {forms[1]} in the new samples. Give both "
-            "in one form, leave new ones out, or ingest the whole data again with labels."
+            f"Labels are {'absent' if old.labels is None else forms[0]} in {where} and {forms[1]} in the new "
+            "samples. Give both in one form, leave new ones out, or ingest the whole data again with labels."
         )
     if old.label_names is None or new.label_names is None:
         return np.concatenate([old.labels, new.labels]), None

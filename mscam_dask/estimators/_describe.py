@@ -221,7 +221,7 @@ class ClusterSpaceMixin(
 def feature_effects(
     view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Numbers (c, d) of each `ClusterFeature`: of the columns of a view, in clusters and among the other samples; NaN without samples.
+    """Numbers (c, d) of each `ClusterFeature`, by cluster and column of a view; NaN without samples.
 
     J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
     """

@@ -137,12 +137,12 @@ def _settings_by_view(estimator: MSCAM, names: Sequence[str]) -> tuple[ViewSetti
 
 
 def _most_clusters(estimator: MSCAM, n_samples: int) -> Any:
-    """Number of clusters, which `Parameters` checks; if it is selected the largest allowed: the given one, or n / 10, at most 30."""
+    """Number of clusters, which `Parameters` checks; if it is selected, the largest: the given one, or n / 10, at most 30."""
     asked, n_clusters = estimator.max_clusters, estimator.n_clusters
     if not selects_n_clusters(estimator):
         if asked is not None:
             raise ConfigurationError(
-                f"max_clusters={asked!r} requires n_clusters='auto', but n_clusters is {n_clusters!r}. Remove max_clusters."
+                f"max_clusters={asked!r} requires n_clusters='auto', but n_clusters is {n_clusters!r}. Remove it."
             )
         return n_clusters
     if n_samples <= _MIN_CLUSTERS:
@@ -165,7 +165,8 @@ def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, .
     is_list = isinstance(excluded, Collection) and not isinstance(excluded, str)
     if not is_list or any(one not in names for one in excluded) or {*excluded} == {*names}:
         raise ConfigurationError(
-            f"exclude_views={exclude_views!r} is not usable: allowed is a list of some, but not all, of {list(names)}, or None."
+            f"exclude_views={exclude_views!r} is not usable: allowed is a list of some, but not all, of "
+            f"{list(names)}, or None."
         )
     return tuple(view for view, name in enumerate(names) if name in excluded)
 

@@ -162,9 +162,10 @@ def validated_init_labels(
     if labels.dtype.kind not in "iu" or not (
         labels.min() >= UNKNOWN and UNKNOWN < labels.max() < n_clusters
     ):
+        values = listed(np.unique(labels.astype(str)).tolist())
         raise DataError(
-            f"init_labels has dtype {labels.dtype} and values such as {listed(np.unique(labels.astype(str)).tolist())}; allowed are whole "
-            f"numbers from 0 to {n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
+            f"init_labels has dtype {labels.dtype} and values such as {values}; allowed are whole numbers from 0 to "
+            f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
         )
     return labels.astype(np.int64)
 

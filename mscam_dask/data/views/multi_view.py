@@ -312,9 +312,9 @@ def impute_views(
             names = view.feature_names
             shown = [column if names is None else names[column] for column in empty[:_SHOWN]]
             raise DataError(
-                f"View {view.name!r}: {missing.mean():.0%} of the cells are missing, in {len(empty)} column(s) all (first: {shown}); "
-                f"at most {_LARGEST_SHARE:.0%} can be imputed, and none of a column without values. Drop the view, or the columns "
-                "and samples that are mostly missing."
+                f"View {view.name!r}: {missing.mean():.0%} of the cells are missing, in {len(empty)} column(s) all "
+                f"(first: {shown}); at most {_LARGEST_SHARE:.0%} can be imputed, none without values in its column. Drop the "
+                "view, or the columns and samples that are mostly missing."
             )
         imputers[view.name] = Imputer(view, method).fit(rows)
         if not missing.any():

@@ -235,9 +235,9 @@ def _few_shared(data: MultiViewData, n_clusters: int) -> list[DataIssue]:
     groups, n_shared = linked_groups(data.presence, _LINKS_PER_CLUSTER * n_clusters)
     others, *names = [tuple(data.view_names[view] for view in group) for group in groups]
     message = (
-        f"shares only {n_shared} of {data.n_samples} samples with view(s) {list(others)}, fewer than {_LINKS_PER_CLUSTER} for "
-        "each cluster, so they hardly tell which clusters of these views are the same. Add samples that both have, or lower "
-        "n_clusters."
+        f"shares only {n_shared} of {data.n_samples} samples with view(s) {list(others)}, fewer than "
+        f"{_LINKS_PER_CLUSTER} for each cluster, so they hardly tell which clusters of these views are the same. Add "
+        "samples that both have, or lower n_clusters."
     )
     return [
         DataIssue(
