@@ -319,7 +319,10 @@ def write_whole(file: Path, content: bytes) -> None:
     try:
         with filesystem.full_disk_is_temporary(file):
             filesystem.make_directory(file.parent)
-            filesystem.write_durably(file, content, partial=partial)
+            with partial.open("xb") as stream:
+                stream.write(content)
+            filesystem.LOCAL.sync(partial)
+            filesystem.rename_durably(partial, file)
     finally:
         partial.unlink(missing_ok=True)
 

@@ -161,16 +161,6 @@ def rename_durably(source: Path, target: Path) -> None:
     LOCAL.sync(target.parent)
 
 
-def write_durably(path: Path, content: bytes, *, partial: Path | None = None) -> None:
-    """Replace a small file, written as `partial` first: afterwards it is the new one, on failure the old one."""
-    partial = partial or path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)  # of a killed process, or a link
-    with partial.open("xb") as stream:
-        stream.write(content)
-    LOCAL.sync(partial)
-    rename_durably(partial, path)
-
-
 @contextmanager
 def failures_are_typed(what: str, remedy: str, *, only_full: bool = False) -> Iterator[None]:
     """Turn every OSError, or those of a full disk, quota or file size limit, into `TemporaryFailure`."""

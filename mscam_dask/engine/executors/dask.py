@@ -3,7 +3,7 @@
 Tasks are submitted with explicit keys and `pure=False`, results stay on the workers until they
 are released, and nothing is scattered: the results of a lost worker are computed again. Beside
 `Client.submit` and `Client.gather` there is only what Dask does not do, with the reason beside it:
-typed errors in time, equal versions, tasks dealt to idle workers, aligned arguments, bounded caches.
+typed errors in time, equal versions, tasks dealt to idle workers, aligned arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Self, cast
 import dask.config
 import sklearn.cluster  # noqa: F401  solvers import it where they need it; workers load it here, before their first task
 from dask.base import annotate, get_annotations
-from dask.utils import key_split, parse_timedelta
+from dask.utils import parse_timedelta
 from distributed import Client, KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
@@ -50,9 +50,6 @@ _GIB = 2.0**30
 
 # Name of the spans of a fit, by which the dashboard groups tasks.
 _TOP = "mscam"
-
-MAX_CACHED_KEYS = 2000
-"""Keys of tasks that Dask's cache of key prefixes may hold before it is emptied."""
 
 POLL_S = 2.0
 """Seconds between two checks of a driver that waits."""
@@ -289,16 +286,11 @@ def _span(name: str) -> dict[str, tuple[str, ...]]:
 def _scheduler_cleaner() -> Callable[..., None]:
     """Return a function for the scheduler that drops what it keeps of the tasks of ended fits.
 
-    Dask's spans keep every task group and one record for each task submitted; its cache of key
-    prefixes keeps 100 000 keys. The function is nested so that it is pickled by value: the
-    scheduler may not have this package.
+    Dask's spans keep every task group and one record for each task submitted. The function is nested so
+    that it is pickled by value: the scheduler may not have this package.
     """
 
-    def clean(dask_scheduler: Any, top: str = _TOP, max_keys: int = MAX_CACHED_KEYS) -> None:
-        from dask.utils import key_split
-
-        if key_split.cache_info().currsize > max_keys:
-            key_split.cache_clear()
+    def clean(dask_scheduler: Any, top: str = _TOP) -> None:
         extension = dask_scheduler.extensions.get("spans")
         for span in () if extension is None else list(extension.spans_search_by_tag.get(top, ())):
             ended = [group for group in span.groups if group.name not in dask_scheduler.task_groups]
@@ -497,8 +489,6 @@ def _scheduler_lost() -> SchedulerLostError:
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     prepare_worker()
-    if key_split.cache_info().currsize > MAX_CACHED_KEYS:
-        key_split.cache_clear()  # it would grow to 100 000 keys of ended fits
     result = function(*(aligned(argument) for argument in args))
     return_freed_memory()
     make_measurable(result)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dask.utils import key_split
 from distributed import Client, span
 from scipy.sparse import csr_array
 
 from mscam_dask.engine.executors._process import n_bytes
-from mscam_dask.engine.executors.dask import MAX_CACHED_KEYS, DaskExecutor
+from mscam_dask.engine.executors.dask import DaskExecutor
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
@@ -48,14 +47,6 @@ def test_spans_and_metrics_do_not_grow_with_the_fits_on_a_cluster() -> None:
         assert now[1] <= 2 * max(size[1] for size in sizes[:1]) + 1
         assert now[2] <= 2 * max(size[2] for size in sizes[:1]) + 1
         assert now[3] <= 1.05 * settled[3]
-
-
-def test_the_cache_of_key_prefixes_is_bounded() -> None:
-    for number in range(3 * MAX_CACHED_KEYS):
-        key_split(f"earlier-{number}")
-    with local_client(1, processes=False) as client:
-        quick(client=client).fit(gaussian_views(0, n_samples=40)[0])
-    assert key_split.cache_info().currsize < MAX_CACHED_KEYS
 
 
 def test_spans_around_a_fit_are_the_parents_of_its_own() -> None:
