@@ -145,33 +145,26 @@ class GracefulShutdown:
         raise _Interrupt
 
     def _watch(self, reader: socket.socket) -> None:
-        if not self._next_signal(reader):
-            return
-        first = time.monotonic()
-        try:
-            ended = not self._next_signal(reader, first)
-        except TimeoutError:  # neither the end nor a second signal
-            message = self._at_deadline()
-            with suppress(OSError):  # nobody may be left to read it
-                os.write(_STANDARD_ERROR, f"{message}\n".encode())
-            ended = False
-        if not ended:
-            os._exit(self.exit_code)
-
-    def _next_signal(self, reader: socket.socket, first: float = -math.inf) -> bool:
-        """Wait for a signal of ours that does not repeat the first; False when there will be none, TimeoutError at the deadline."""
+        """End the process at a second signal, or at the deadline after the first."""
+        first = -math.inf
         while True:
             if first > -math.inf:
-                left = first + _DEADLINE_S - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                reader.settimeout(left)
-            received = reader.recv(1)
+                reader.settimeout(max(first + _DEADLINE_S - time.monotonic(), 1e-3))
+            try:
+                received = reader.recv(1)
+            except TimeoutError:
+                message = self._at_deadline()
+                with suppress(OSError):  # nobody may be left to read it
+                    os.write(_STANDARD_ERROR, f"{message}\n".encode())
+                os._exit(self.exit_code)
             if not received:
-                return False
-            if received[0] in _SIGNALS and not _is_repeated(received[0], since=first):
-                self.signal_name = self.signal_name or signal.Signals(received[0]).name
-                return True
+                return
+            if received[0] not in _SIGNALS or _is_repeated(received[0], since=first):
+                continue
+            self.signal_name = self.signal_name or signal.Signals(received[0]).name
+            if first > -math.inf:
+                os._exit(self.exit_code)
+            first = time.monotonic()
 
 
 def _is_repeated(number: int, *, since: float) -> bool:

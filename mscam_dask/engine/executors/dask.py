@@ -121,25 +121,15 @@ def client_of(cluster: Any) -> Iterator[Client]:
 
 def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any]]:
     """Return the workers by address, as the scheduler describes them, within `timeout_s`."""
-    with _translated(client):
-        try:
-            identity = client.sync(
-                cast("Any", client.scheduler).identity, n_workers=-1, callback_timeout=timeout_s
-            )
-        except TimeoutError as error:
-            raise SchedulerLostError(
-                f"the Dask scheduler {_address(client)} has not answered for {timeout_s:g} s. "
-                "Start the scheduler again and repeat the fit; it continues from its checkpoint if it has one."
-            ) from error
-        except OSError as error:
-            raise _scheduler_lost() from error
+    with _answered(client, timeout_s):
+        scheduler = cast("Any", client.scheduler)
+        identity = client.sync(scheduler.identity, n_workers=-1, callback_timeout=timeout_s)
     return dict(identity["workers"])
 
 
 def _address(client: Client) -> str:
-    return str(
-        cast("Any", client.scheduler).address
-    )  # typed as optional; None only before the start
+    scheduler = cast("Any", client.scheduler)  # typed as optional; None only before the start
+    return str(scheduler.address)
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
@@ -177,16 +167,10 @@ def ask_workers(
     client: Client, function: Callable[..., Any], *args: Any, timeout_s: float
 ) -> dict[str, Any]:
     """Run a function on every worker outside of tasks; results or exceptions by address."""
-    with _translated(client):
-        try:
-            answers: dict[str, Any] = client.run(
-                function, *args, on_error="return", callback_timeout=timeout_s
-            )
-        except TimeoutError as error:
-            raise SchedulerLostError(
-                f"the Dask scheduler {_address(client)} or one of its workers has not answered for "
-                f"{timeout_s:g} s. Start the cluster again and repeat the command."
-            ) from error
+    with _answered(client, timeout_s):
+        answers: dict[str, Any] = client.run(
+            function, *args, on_error="return", callback_timeout=timeout_s
+        )
     return {
         worker: answer
         for worker, answer in answers.items()
@@ -478,6 +462,22 @@ def _translated(client: Client) -> Iterator[None]:
         ClosedClientError,
     ) as error:
         raise _scheduler_lost() from error
+
+
+@contextlib.contextmanager
+def _answered(client: Client, timeout_s: float) -> Iterator[None]:
+    """Translate the exceptions of a request to the scheduler, or through it to the workers."""
+    with _translated(client):
+        try:
+            yield
+        except TimeoutError as error:
+            raise SchedulerLostError(
+                f"the Dask scheduler {_address(client)}, or one of its workers, has not answered for "
+                f"{timeout_s:g} s. Start it again and repeat the command; a fit continues from its checkpoint if it "
+                "has one."
+            ) from error
+        except OSError as error:
+            raise _scheduler_lost() from error
 
 
 def _scheduler_lost() -> SchedulerLostError:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from distributed import SchedulerPlugin
 from distributed.comm.core import CommClosedError
 
-from mscam_dask.monitor.dashboard.run_state import Run, Runs
+from mscam_dask.monitor.dashboard.run_state import SOURCES, Run, Runs, register_metrics
 from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from mscam_dask.types.events import FitFailed, FitFinished
 
@@ -49,7 +49,9 @@ class MonitorPlugin(SchedulerPlugin):
         self.runs = Runs()
         self._page: Any = None
         self.problem = self._serve_page()
-        self._unregister = self._register_metrics()
+        if find_spec("prometheus_client") is not None:
+            register_metrics()
+        SOURCES.append(self.runs)
 
     def log_event(self, topic: str, msg: Any) -> None:
         if topic == TOPIC:
@@ -94,7 +96,7 @@ class MonitorPlugin(SchedulerPlugin):
 
     async def close(self) -> None:
         """Remove the page and the metrics."""
-        self._unregister()
+        SOURCES.remove(self.runs)
         if self._page is not None:
             self._scheduler.http_application.applications.remove(self._page)
             self._page.stop()
@@ -128,14 +130,6 @@ class MonitorPlugin(SchedulerPlugin):
         self._page.initialize(IOLoop.current())
         self._page.start()
         return None
-
-    def _register_metrics(self) -> Callable[[], None]:
-        """Add metrics to /metrics of the scheduler, and return a function that removes them."""
-        if find_spec("prometheus_client") is None:
-            return lambda: None
-        from mscam_dask.monitor.dashboard.run_state import attach
-
-        return attach(self.runs)
 
 
 _logger = logging.getLogger(__name__)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from mscam_dask.monitor.events import Event, FitState, RunAnnounced, decode
@@ -226,24 +227,16 @@ class RunMetrics:
         yield from text_string_to_metric_families(text)
 
 
-_sources: list[Runs] = []
-_collector = RunMetrics(_sources)
+SOURCES: list[Runs] = []
+"""Runs of the schedulers in this process, which its metrics show."""
 
 
-def attach(runs: Runs) -> Callable[[], None]:
-    """Add `runs` to the metrics of this process, and return a function that removes them."""
+@functools.cache
+def register_metrics() -> None:
+    """Add the metrics of `SOURCES` to those of this process, once."""
     from prometheus_client import REGISTRY
 
-    if not _sources:
-        REGISTRY.register(_collector)
-    _sources.append(runs)
-
-    def detach() -> None:
-        _sources.remove(runs)
-        if not _sources:
-            REGISTRY.unregister(_collector)
-
-    return detach
+    REGISTRY.register(RunMetrics(SOURCES))
 
 
 def escaped(label: str) -> str:
