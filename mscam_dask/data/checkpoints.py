@@ -100,8 +100,14 @@ class FileCheckpointStore:
             check_tree(self.place)
         self._known = self._names()
         for name in sorted(filter(self._is_finished, self._known), reverse=True):
+            place = self.place / name
             try:
-                snapshot = _read(self.place / name)
+                attributes = _FORMAT.attributes(place)
+                with usable_attributes(place):
+                    arrays = {
+                        key: get_array(place, f"arrays/{key}") for key in attributes["arrays"]
+                    }
+                    snapshot = Checkpoint(arrays, get_json(place, _RECORD))
             except StoreCorruptError as error:
                 problems.append(str(error).removesuffix(f" {REMEDY}"))
                 continue
@@ -175,10 +181,3 @@ class FileCheckpointStore:
                 files = sorted(place.sizes(), key=lambda file: file != place / METADATA)
                 place.remove(files[:1])
                 place.remove(files[1:])
-
-
-def _read(place: Location) -> Checkpoint:
-    attributes = _FORMAT.attributes(place)
-    with usable_attributes(place):
-        arrays = {name: get_array(place, f"arrays/{name}") for name in attributes["arrays"]}
-        return Checkpoint(arrays, get_json(place, _RECORD))

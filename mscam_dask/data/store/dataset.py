@@ -79,14 +79,9 @@ _ORIGIN = "origin"
 _Place = TypeVar("_Place", bound=str | Location)
 
 
-def _view_key(index: int) -> str:
-    """Path of the values of the view at a position."""
-    return f"views/{index}/values"
-
-
-def _presence_key(index: int) -> str:
-    """Path of the presence of the samples in the view at a position."""
-    return f"views/{index}/presence"
+def _keys(index: int) -> tuple[str, str]:
+    """Paths of the values of the view at a position, and of the presence of the samples in it."""
+    return f"views/{index}/values", f"views/{index}/presence"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +155,7 @@ def is_store(path: str | Location) -> bool:
     try:
         return DATASET.is_at(root)
     except StoreCorruptError:
-        return (root / _view_key(0)).is_dir()
+        return (root / _keys(0)[0]).is_dir()
     except DataError:
         return False
 
@@ -187,7 +182,7 @@ def open_store(path: str | Location) -> MultiViewData:
 
 def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | PresentRows:
     """Return a view, restricted to the samples that it has."""
-    key, presence = _view_key(index), _presence_key(index)
+    key, presence = _keys(index)
     array = open_array(root, key)
     view = ZarrRows(
         path=str(root),
@@ -334,7 +329,7 @@ def _write(
         }
     )
     for index, view in enumerate(data.views):
-        key = _view_key(index)
+        key, presence = _keys(index)
         _write_view(group, key, view, chunk_size)
         attributes: dict[str, Any] = {}
         if view.feature_names is not None:
@@ -344,7 +339,7 @@ def _write(
         group[key.rpartition("/")[0]].update_attributes(attributes)
         present = view.present
         if present is not None:
-            put_array(group, _presence_key(index), present.positions >= 0, ("sample",))
+            put_array(group, presence, present.positions >= 0, ("sample",))
     if data.labels is not None:
         put_array(group, _LABELS, data.labels.astype("<i8"), ("sample",))
     if data.sample_ids is not None:
@@ -357,9 +352,10 @@ def _write(
 
 
 def _write_view(group: Any, key: str, view: RowSource, chunk_size: int | None) -> None:
-    """Write a view, read once by blocks of rows, and its name, view_type and digest."""
+    """Write a view, read once by blocks of rows, in its own type if float64 holds it exactly, else in float64."""
     present, whole = view.present, view
-    dtype = _stored_dtype(view.dtype)
+    is_exact = view.dtype.itemsize < 8 or view.dtype.newbyteorder("=") == np.float64
+    dtype = view.dtype.newbyteorder("<") if is_exact else np.dtype("<f8")
     if present is not None:
         whole = LiftedRows(view, present.positions)  # with rows of NaN
         dtype = dtype if dtype.kind == "f" else np.dtype("<f8")
@@ -385,13 +381,6 @@ def _write_view(group: Any, key: str, view: RowSource, chunk_size: int | None) -
         {
             "name": view.name,
             "view_type": view.view_type,
-            "source_dtype": (view.dtype if present is None else dtype).str,
             "digest": digest.hexdigest(view.shape),
         }
     )
-
-
-def _stored_dtype(source: np.dtype[Any]) -> np.dtype[Any]:
-    """Little-endian type in which values are stored: their own if float64 holds it exactly, else float64."""
-    exact = source.itemsize < 8 or source.newbyteorder("=") == np.float64
-    return source.newbyteorder("<") if exact else np.dtype("<f8")

@@ -91,8 +91,6 @@ class Page:
         self._runs = runs
         self._wanted = run_id if run_id in runs.by_id else _NEWEST
         self._drawn: tuple[str, int, int] | None = None
-        self._drawn_events: tuple[str, int] | None = None
-        self._shown: list[figure] = []
         self._not_before = 0.0  # of time.monotonic
         self._listed = -1
         css = files(__package__).joinpath("assets", "page.css").read_text(encoding="utf-8")
@@ -176,13 +174,8 @@ class Page:
         views = [(printable(view), mark_of(index)) for index, view in enumerate(run.views)]
         n_more = len(run.announced.views) - len(views[:N_MARKS])
         self._legend.text = str(_html().legend(views[:N_MARKS], n_more))
-        events = (run.run_id, run.version)
-        if self._drawn_events != events:
-            self._drawn_events = events
-            self._shown = [plot.figure for plot in self._plots if plot.draw(run)]
-        shown = set(self._shown)
-        if self._work.draw(run):
-            shown.add(self._work.figure)
+        plots: tuple[LinePlot | WorkPlot, ...] = (*self._plots, self._work)
+        shown = {plot.figure for plot in plots if plot.draw(run)}
         for drawn, box in self._boxes.items():
             box.visible = drawn in shown  # no empty axes
         if not shown <= self._sent:  # sending a plot costs a hundred times as much as its points

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from distributed import Client, Scheduler
 
 PLUGIN = "mscam"
-TOPIC = "mscam"
 NO_BOKEH = "bokeh is not installed on the scheduler (pip install 'mscam-dask[dashboard]')"
 NO_DASHBOARD = "the scheduler runs without a dashboard"
 _PATH = "/mscam"
@@ -54,7 +53,7 @@ class MonitorPlugin(SchedulerPlugin):
         SOURCES.append(self.runs)
 
     def log_event(self, topic: str, msg: Any) -> None:
-        if topic == TOPIC:
+        if topic == PLUGIN:
             self.runs.message(msg, now=time.time())
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
@@ -219,7 +218,7 @@ class ClusterEvents:
         message = {"dropped": self._n_dropped, "events": [{**payload, "run": self._run_id}]}
         try:
             send = self._client.scheduler.log_event
-            self._client.sync(send, topic=TOPIC, msg=message, callback_timeout=_TIMEOUT_S)
+            self._client.sync(send, topic=PLUGIN, msg=message, callback_timeout=_TIMEOUT_S)
             self._n_dropped = 0
         except (OSError, CommClosedError, TimeoutError, AttributeError, RuntimeError) as error:
             # a closed client has no scheduler and no running loop

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MAX_RUNS = 16
 MAX_VIEWS = 64
 MAX_WORKERS = 64
-MAX_KINDS = 32  # of errors and stages with their own counter
 
 State = Literal["preparing", "running", "ended", "failed", "lost"]
 
@@ -104,7 +103,7 @@ class Run(FitState):
         return name
 
     def task_began(self, key: Any, view: str, worker: str) -> None:
-        if self._known(worker) and len(self.busy) < MAX_VIEWS * MAX_WORKERS:
+        if self._known(worker):
             self.busy[key] = (worker, view)
             self.work_version += 1
 
@@ -166,7 +165,7 @@ class Runs:
         before = run.state
         run.add(event)
         if isinstance(event, FitFailed):
-            count(self.failures, event.error)
+            self.failures[event.error] += 1
         if run.state != before:
             self.version += 1
 
@@ -179,19 +178,13 @@ class Runs:
                 run.version += 1
                 run.work_version += 1
                 self.version += 1
-                count(self.failures, "DriverLost")
+                self.failures["DriverLost"] += 1
 
     def task_failed(self, run: Run, stage: str) -> None:
         """Count a task that failed or killed its workers."""
         run.n_failed_tasks += 1
         run.version += 1
-        count(self.task_failures, stage)
-
-
-def count(counter: Counter[str], kind: str) -> None:
-    """Increment a counter; kinds beyond `MAX_KINDS` share one."""
-    known = kind in counter or len(counter) < MAX_KINDS
-    counter[shortened(kind) if known else "other"] += 1
+        self.task_failures[stage] += 1
 
 
 def view_shares(record: IterationFinished) -> dict[str, float]:
