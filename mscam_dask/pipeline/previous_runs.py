@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult, read_result
+from mscam_dask.data.store import filesystem
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, ViewDigest, row_ranges
@@ -31,15 +32,11 @@ from mscam_dask.types.result import Solution, Status
 
 def link_tree(source: Path, target: Path) -> None:
     """Link a tree of files that never change under a second name; copy where links are impossible."""
-
-    def link(file: str, name: str) -> str:
-        try:
-            os.link(file, name)
-        except OSError:
-            shutil.copy2(file, name)
-        return name
-
-    shutil.copytree(source, target, copy_function=link)
+    try:
+        shutil.copytree(source, target, copy_function=os.link)
+    except OSError:
+        filesystem.remove(target)
+        shutil.copytree(source, target)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import itertools
 import re
 import time
@@ -197,39 +198,34 @@ def _spill_threshold_bytes(dask_worker: Any) -> int:
     return int(share * limit / dask_worker.state.nthreads) if spills else 0
 
 
+@dataclasses.dataclass
 class WorkerWatchdog:
     """Check, repeated during a wait, that the cluster has a worker that can run tasks."""
 
-    def __init__(
-        self,
-        workers: Callable[[], Mapping[str, Mapping[str, Any]]],
-        address: str,
-        timeout_s: float,
-    ) -> None:
-        self._workers = workers
-        self._address = address
-        self._timeout_s = timeout_s
-        self._last_seen = time.monotonic()
+    workers: Callable[[], Mapping[str, Mapping[str, Any]]]
+    address: str
+    timeout_s: float
+    last_seen: float = dataclasses.field(default_factory=time.monotonic)
 
     def check(self) -> bool:
         """Check for usable workers; whether there is one. An error if there has been none for too long.
 
         A worker starts tasks or runs one; Dask pauses it when its memory is full.
         """
-        workers = list(self._workers().values())
+        workers = list(self.workers().values())
         metrics = [worker.get("metrics") or {} for worker in workers]
         if any(
             worker["status"] == "running" or own.get("executing")
             for worker, own in zip(workers, metrics, strict=True)
         ):
-            self._last_seen = time.monotonic()
+            self.last_seen = time.monotonic()
             return True
-        if time.monotonic() - self._last_seen <= self._timeout_s:
+        if time.monotonic() - self.last_seen <= self.timeout_s:
             return False
         if not workers:
             raise NoWorkersError(
-                f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
-                f"Start workers, for example dask worker {self._address}, and repeat the command."
+                f"the Dask scheduler {self.address} has had no worker for {self.timeout_s:g} s. "
+                f"Start workers, for example dask worker {self.address}, and repeat the command."
             )
         used = [float(own.get("memory") or 0) / _GIB for own in metrics]
         limits = [float(worker.get("memory_limit") or float("inf")) / _GIB for worker in workers]
@@ -239,8 +235,8 @@ class WorkerWatchdog:
             f"on {workers[fullest].get('name', 'one')}"
         )
         raise WorkersPausedError(
-            f"all {len(workers)} Dask workers of {self._address} have been paused for "
-            f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
+            f"all {len(workers)} Dask workers of {self.address} have been paused for "
+            f"{self.timeout_s:g} s, because their memory is full ({memory}). Give workers more "
             "memory (--memory-limit) or use fewer of them, and repeat the command."
         )
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -281,8 +280,7 @@ def drift_section(
     how = "Views and settings are the same, so its clusters were reused."
     if drift.start == "cold":
         how = f"The fit did not start from it: {drift.reason.rstrip('.')}."
-    pairs = zip_longest(drift.sizes_before, drift.sizes_after, fillvalue=0)
-    sizes = [(name, *pair) for name, pair in zip(drift.cluster_names, pairs, strict=True)]
+    sizes = list(zip(drift.cluster_names, drift.sizes_before, drift.sizes_after, strict=True))
     if len(sizes) > _MAX_CLUSTERS:
         sizes.sort(key=lambda row: -abs(row[2] - row[1]))
     return {
