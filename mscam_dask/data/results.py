@@ -79,18 +79,10 @@ _FORMAT = Format(
     again="run the pipeline again",
 )
 
-# Arrays of an assessment, and of its borders, and their dimensions.
-_ASSESSED: dict[str, tuple[str, ...]] = {
-    "cluster_agreement": ("view", "cluster"),
-    "contradictions": ("view", "cluster"),
-    "view_agreement": ("view", "other_view"),
-    "cluster_tree": ("merge", "column"),
-}
-_BORDERS: dict[str, tuple[str, ...]] = {
-    "p_values": ("cluster", "other_cluster"),
-    "counts": ("cluster", "other_cluster", "side"),
-    "sizes": ("cluster",),
-}
+# Arrays of an assessment, arrays of its borders, and its other fields.
+_ASSESSED = ("cluster_agreement", "contradictions", "view_agreement", "cluster_tree")
+_BORDERS = ("p_values", "counts", "sizes")
+_OTHERS = ("cluster_names", "view_names", "n_tried", "views_agree", "batches_matched")
 _RECORDS = "model/records"
 
 Values = NDArray[Any] | ArrayPieces
@@ -235,14 +227,8 @@ def _write(
             "view_embeddings": list(begun.embedded_views if begun else arrays.view_embeddings),
             "view_coordinates": list(begun.projected_views if begun else arrays.view_coordinates),
             "has_learned_graph": not solution.status.is_learned,
-            "assessment": {  # its structure and message are for other readers
-                "structure": assessment.structure.name,
-                "message": assessment.message,
-                "cluster_names": list(assessment.cluster_names),
-                "view_names": list(assessment.view_names),
-                "n_tried": assessment.n_tried,
-                "views_agree": assessment.views_agree,
-                "batches_matched": assessment.batches_matched,
+            "assessment": {
+                **{name: getattr(assessment, name) for name in _OTHERS},
                 "has_borders": assessment.borders is not None,
             },
             "model": list(model.arrays),
@@ -258,20 +244,14 @@ def _write(
         for kind in _EMBEDDINGS:
             for index, (name, values) in enumerate(getattr(arrays, kind).items()):
                 put_embedding(group, kind, index, name, values)
-    for name, dims in _ASSESSED.items():
-        _put_numbers(group, f"assessment/{name}", getattr(assessment, name), dims)
-    for name, dims in _BORDERS.items() if assessment.borders is not None else ():
-        values = getattr(assessment.borders, name)
-        _put_numbers(group, f"assessment/borders/{name}", values, dims)
+    for name in _ASSESSED:
+        put_array(group, f"assessment/{name}", getattr(assessment, name))
+    for name in _BORDERS if assessment.borders is not None else ():
+        put_array(group, f"assessment/borders/{name}", getattr(assessment.borders, name))
     put_json(group, _RECORDS, {**model.records, "history": msgspec.to_builtins(solution.history)})
     for key, values in model.arrays.items():
         put_array(group, f"model/{key}", values)
     write_checksums(group, directory)
-
-
-def _put_numbers(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> None:
-    """Write whole numbers and truth values as int64, others as float64."""
-    put_array(group, key, values.astype("<i8" if values.dtype.kind in "iub" else "<f8"), dims)
 
 
 def read_result(path: str | Path) -> StoredResult:
@@ -308,18 +288,13 @@ def read_result(path: str | Path) -> StoredResult:
 def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     borders = None
     if texts["has_borders"]:
-        borders = Borders(
-            **{name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}
-        )
-    return Assessment(
-        **{name: get_array(root, f"assessment/{name}") for name in _ASSESSED},
-        view_names=tuple(texts["view_names"]),
-        borders=borders,
-        n_tried=texts["n_tried"],
-        views_agree=texts["views_agree"],
-        batches_matched=texts.get("batches_matched", True),
-        cluster_names=tuple(texts["cluster_names"]),
-    )
+        found = {name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}
+        borders = Borders(**found)
+    fields: dict[str, Any] = {name: get_array(root, f"assessment/{name}") for name in _ASSESSED}
+    for name in _OTHERS:
+        if name in texts:
+            fields[name] = tuple(texts[name]) if isinstance(texts[name], list) else texts[name]
+    return Assessment(borders=borders, **fields)
 
 
 def read_model(path: str | Path) -> StoredModel:
