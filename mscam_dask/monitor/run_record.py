@@ -293,13 +293,13 @@ def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRe
     candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
     graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
     counted, learned = solution.n_clusters_selection, solution.refinement
-    support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
-    if (borders := assessment.borders) is not None:
-        support = msgspec.structs.replace(
-            support,
-            standing_clusters=assessment.standing_clusters,
-            largest_p_values=tuple(borders.p_values.max(axis=1).tolist()),
-        )
+    borders = assessment.borders
+    support = AssessmentEntry(
+        structure=assessment.structure.name,
+        message=assessment.message,
+        standing_clusters=None if borders is None else assessment.standing_clusters,
+        largest_p_values=None if borders is None else tuple(borders.p_values.max(axis=1).tolist()),
+    )
     names, sizes = np.unique(solution.labels, return_counts=True)
     return FitRecord(
         status=solution.status.name,
@@ -322,9 +322,7 @@ def fit_record(solution: Solution, batches: BatchesEntry | None = None) -> FitRe
         else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
         candidate_settings=tuple(candidates),
         selected_setting=solution.chosen,
-        view_contributions={
-            name: float(share) for name, share in solution.view_contributions.items()
-        },
+        view_contributions=dict(solution.view_contributions),
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
         assessment=support,

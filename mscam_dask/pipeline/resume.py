@@ -35,6 +35,9 @@ from mscam_dask.pipeline.settings import ExecutionTable, OutputTable, Settings
 from mscam_dask.pipeline.stored_run import StoredRun, flat, last_started
 from mscam_dask.pipeline.toml_document import Override, check_name
 
+# Fields of a record that a run has when it has ended.
+_OF_RESULTS = ("exit_code", "ended", "error", "fit", "metrics", "drift", "labels_sha256")
+
 
 @dataclass(frozen=True)
 class RunTarget:
@@ -179,14 +182,8 @@ def resume_run(
         )
         record = msgspec.structs.replace(
             record,
+            **dict.fromkeys(_OF_RESULTS),
             state="running",
-            exit_code=None,
-            ended=None,
-            error=None,
-            fit=None,
-            metrics=None,
-            drift=None,
-            labels_sha256=None,
             files_sha256={},
             resumed=(*record.resumed, entry),
             versions=run_record.software_versions(),
