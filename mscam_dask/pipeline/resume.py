@@ -36,7 +36,7 @@ from mscam_dask.pipeline.stored_run import StoredRun, flat, last_started
 from mscam_dask.pipeline.toml_document import Override, check_name
 
 # Fields of a record that a run has when it has ended.
-_OF_RESULTS = ("exit_code", "ended", "error", "fit", "metrics", "drift", "labels_sha256")
+_OF_RESULTS = ("exit_code", "ended", "error", "fit", "metrics", "drift")
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,9 @@ def resume_run(
     replace a finished run.
     """
     root = _place_of(resolved(path))
-    if not os.path.lexists(RunDirectory(root).record):
+    if not root.is_dir() and RunDirectory(root).next() is None:
         raise ConfigurationError(
-            f"{root} is no directory of a run: it has no run.json. Give one that mscam-dask run wrote, or run the "
-            "pipeline again with this directory as its output."
+            f"There is no run directory {root}. Give one that mscam-dask run wrote."
         )
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(RunDirectory.lock(root))
@@ -203,6 +202,11 @@ def _place_of(path: Path) -> Path:
 
 
 def _read(directory: RunDirectory) -> tuple[run_record.RunRecord, Settings]:
+    if not os.path.lexists(directory.record):
+        raise ConfigurationError(
+            f"{directory.path} holds no run: it has no run.json. Run the pipeline again with this "
+            "directory as its output."
+        )
     record = directory.read_record()
     try:
         settings = msgspec.convert(record.settings, Settings)

@@ -395,13 +395,13 @@ class Run:
                 pd.DataFrame({"sample": names, "cluster": clusters.labels})
             )
             directory.write(directory.labels, content)
-            self._update(labels_sha256=hashlib.sha256(content).hexdigest())
             clusters.write(directory.result)
             tables = samples_files(directory.result, opened.data)
             if clusters.moved is not None:
                 tables[directory.moved.name] = clusters.moved
             for file, text in tables.items():
                 directory.write(directory.path / file, text)
+            tables[directory.labels.name] = content
             digests = {file: hashlib.sha256(text).hexdigest() for file, text in tables.items()}
             self._update(files_sha256=digests)
             summary.text = str(directory.place)
