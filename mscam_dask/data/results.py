@@ -89,9 +89,9 @@ Values = NDArray[Any] | ArrayPieces
 
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 _GRAPH_PARTS = ("data", "indices", "indptr")
-_EMBEDDINGS: dict[str, tuple[str, np.dtype[Any]]] = {
-    "view_embeddings": ("component", np.dtype("<f8")),
-    "view_coordinates": ("axis", np.dtype("<f4")),
+_EMBEDDINGS: dict[str, np.dtype[Any]] = {
+    "view_embeddings": np.dtype("<f8"),
+    "view_coordinates": np.dtype("<f4"),
 }
 
 
@@ -153,15 +153,14 @@ def put_graph(group: Any, key: str, data: Values, indices: Values, indptr: Value
     """Write a graph (n, n): a CSR group as anndata writes it."""
     sparse, n_samples = group.create_group(key), indptr.shape[0] - 1
     sparse.attrs.update(_CSR, shape=[n_samples, n_samples])
-    parts = (data, "<f8", "entry"), (indices, "<i8", "entry"), (indptr, "<i8", "edge")
-    for name, (values, dtype, dim) in zip(_GRAPH_PARTS, parts, strict=True):
-        put_array(sparse, name, values, (dim,), np.dtype(dtype))
+    parts = (data, "<f8"), (indices, "<i8"), (indptr, "<i8")
+    for name, (values, dtype) in zip(_GRAPH_PARTS, parts, strict=True):
+        put_array(sparse, name, values, dtype=np.dtype(dtype))
 
 
 def put_embedding(group: Any, kind: str, index: int, name: str, values: Values) -> None:
     """Write "view_embeddings" or "view_coordinates" of a view."""
-    axis, dtype = _EMBEDDINGS[kind]
-    array = put_array(group, f"{kind}/{index}", values, ("sample", axis), dtype)
+    array = put_array(group, f"{kind}/{index}", values, dtype=_EMBEDDINGS[kind])
     array.attrs["name"] = name
 
 
@@ -234,7 +233,7 @@ def _write(
             "model": list(model.arrays),
         }
     )
-    put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
+    put_array(group, "labels", solution.labels.astype("<i8"))
     if begun is None:
         graphs = {"consensus_graph": arrays.consensus_graph}
         if not solution.status.is_learned:
@@ -292,8 +291,7 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
         borders = Borders(**found)
     fields: dict[str, Any] = {name: get_array(root, f"assessment/{name}") for name in _ASSESSED}
     for name in _OTHERS:
-        if name in texts:
-            fields[name] = tuple(texts[name]) if isinstance(texts[name], list) else texts[name]
+        fields[name] = tuple(texts[name]) if isinstance(texts[name], list) else texts[name]
     return Assessment(borders=borders, **fields)
 
 
