@@ -8,7 +8,15 @@ import io
 import itertools
 import time
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
 
 from mscam_dask.monitor.events import Event, FitResumed, FitState, StepFinished, StepStarted
 from mscam_dask.monitor.messages import (
@@ -27,10 +35,6 @@ from mscam_dask.types.events import (
     NClustersSelected,
     RefinementFinished,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
 
 _ROWS = 8  # iterations shown
 # Columns of the table of iterations and their widths; a narrow terminal shows the first ones.
@@ -153,8 +157,6 @@ class TerminalProgress(Progress):
                     self._stop()
 
     def _start(self) -> None:
-        from rich.live import Live
-
         if self._live is None:
             show: Any = {"get_renderable": self._render, "refresh_per_second": 8}
             self._live = Live(console=self._console, transient=True, **show)
@@ -170,10 +172,6 @@ class TerminalProgress(Progress):
         self._done("fit", line, None, notes)
 
     def _done(self, step: str, summary: str, seconds: float | None, notes: Sequence[str]) -> None:
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
         line = Table.grid(expand=True, padding=(0, 1))
         line.add_column(width=1)
         line.add_column(width=9)
@@ -197,10 +195,6 @@ class TerminalProgress(Progress):
             self._console.print(*parts, sep="\n")
 
     def _render(self) -> RenderableType:
-        from rich.console import Group
-        from rich.spinner import Spinner
-        from rich.text import Text
-
         if self._step is None:
             return Text()
         step, since = self._step
@@ -218,11 +212,6 @@ class TerminalProgress(Progress):
         return Group(head, *self._running_fit(elapsed))
 
     def _running_fit(self, elapsed: str) -> list[RenderableType]:
-        from rich.padding import Padding
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
         fit = self._fit
         edges = itertools.accumulate(_WIDTHS.values(), lambda left, column: left + 2 + column)
         n_columns = max(2, sum(edge <= self._console.width - _INDENT for edge in edges))
@@ -261,8 +250,6 @@ class NotebookProgress(TerminalProgress):
     """The same in a notebook: one output below the cell, which the kernel updates with each event."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
         options: Any = {"width": _NOTEBOOK_WIDTH, "force_jupyter": False, "force_terminal": True}
         super().__init__(Console(file=io.StringIO(), record=True, markup=False, **options))
         self._printed: list[RenderableType] = []

@@ -18,7 +18,10 @@ from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dask.config
 import msgspec
+from dask.system import CPU_COUNT
+from dask.utils import parse_timedelta
 
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.errors import (
@@ -71,7 +74,6 @@ def smallest_memory_bytes() -> int:
 
 def spill_threshold_bytes(memory_limit_bytes: int) -> int | None:
     """Bytes of results that a worker of this computer does not spill; None if it keeps all in memory."""
-    import dask.config
     import distributed  # noqa: F401 - its import sets the default
 
     share = dask.config.get("distributed.worker.memory.target")
@@ -84,8 +86,6 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     if execution.in_process:
         yield OpenCluster(client=None, description="in this process")
         return
-    import dask.config
-
     from mscam_dask.engine.executors.dask import workers_timeout_s
 
     ensure_running()  # started by a deferred start of workers, its thread would receive SIGINT
@@ -203,8 +203,6 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
     security.check_execution(execution, insecure=insecure)
     if rank == _CLIENT_RANK:
         return
-    import dask.config
-
     runner = load_class("slurm-runner")
     n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
     signal.signal(signal.SIGINT, lambda *_: sys.exit())  # the runner ends itself by this signal
@@ -407,8 +405,6 @@ def configuration(execution: ExecutionTable, name: str) -> dict[str, Any]:
     this computer. Its dashboard listens on loopback alone, which its link then names; a template in Dask's
     configuration is kept.
     """
-    import dask.config
-
     found: dict[str, Any] = {**LOG_LENGTHS, "distributed.scheduler.http.routes": _ROUTES}
     if "MSCAM_DASHBOARD_TOKEN" in os.environ:  # `access`, which checks it, imports tornado
         from mscam_dask.monitor.dashboard import access
@@ -430,8 +426,6 @@ def configuration(execution: ExecutionTable, name: str) -> dict[str, Any]:
 @contextmanager
 def public_configuration(name: str) -> Iterator[None]:
     """Hide secrets of Dask's configuration, which SSHCluster puts on command lines that all can list."""
-    import dask.config
-
     if name != "ssh":
         yield
         return
@@ -509,8 +503,6 @@ def _local_options(execution: ExecutionTable, options: Mapping[str, Any]) -> dic
 
 def worker_counts(execution: ExecutionTable) -> tuple[int, int]:
     """Return the smallest and the largest number of workers, as far as this process knows them."""
-    from dask.system import CPU_COUNT
-
     if execution.adapt is not None:
         return execution.adapt.minimum, execution.adapt.maximum
     count = execution.workers or 1
@@ -525,7 +517,6 @@ def _queue_options(
     execution: ExecutionTable, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
-    from dask.utils import parse_timedelta
     from distributed import Security
 
     arguments = ["--dashboard-address", LOOPBACK]
@@ -555,8 +546,6 @@ def _queue_options(
 
 def _given(execution: ExecutionTable, name: str, key: str, default: Any) -> Any:
     """Return an option of a class of dask-jobqueue, or its value in Dask's configuration."""
-    import dask.config
-
     configured = dask.config.get(f"jobqueue.{name}.{key.replace('_', '-')}", None)
     return (execution.cluster_options or {}).get(key) or configured or default
 

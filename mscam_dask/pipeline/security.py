@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import dask.config
 import msgspec
 
 from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
@@ -75,8 +76,6 @@ def with_address(execution: ExecutionTable) -> ExecutionTable:
 
 def has_certificates(execution: ExecutionTable) -> bool:
     """Whether [execution] or Dask's configuration names an authority for encryption."""
-    import dask.config
-
     return bool(execution.tls_ca or dask.config.get("distributed.comm.tls.ca-file", None))
 
 
@@ -123,7 +122,6 @@ def certificates(execution: ExecutionTable) -> dict[str, str]:
 
 def security_of(execution: ExecutionTable) -> Security:
     """Certificate files of [execution], or else those of Dask's configuration."""
-    import dask.config
     from distributed import Security
 
     with dask.config.set(certificates(execution)):
