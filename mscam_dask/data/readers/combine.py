@@ -23,14 +23,13 @@ from mscam_dask.data.readers.fields import (
     is_value,
     parsed_labels,
 )
-from mscam_dask.data.readers.hdf5 import read_omics
+from mscam_dask.data.readers.hierarchical import read_netcdf, read_omics, read_store, read_zarr
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.named_arrays import load_npy, read_npy, read_npz
 from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
 from mscam_dask.data.readers.roles import Table, id_columns
 from mscam_dask.data.readers.tables import TableRows, read_tables
 from mscam_dask.data.readers.text import text_table
-from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.views.as_multi_view import check_order, ids_of_columns
