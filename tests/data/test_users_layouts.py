@@ -114,7 +114,7 @@ def test_a_dataset_of_geo(tmp_path: Path) -> None:
 
 def test_an_empty_column_beside_descriptions_is_no_sample(tmp_path: Path) -> None:
     """As the descriptions of DIA-NN; a sample that is absent from this file stays one."""
-    table = A.T.assign(Genes=[*"wxyz"], Description=np.nan)[["Genes", "Description", *A.index]]
+    table = A.T.assign(Genes=[*"wxyz"], About=np.nan)[["Genes", "About", *A.index]]
     text = csv_of(table, "Protein.Group", sep="\t")
     assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
     gone = A.drop("P07").reindex(A.index)
