@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -404,7 +404,7 @@ def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
 # -- NumPy files ----------------------------------------------------------------------------------
 
 _NUMBERED = re.compile(r"view_(\d+)")
-_DESCRIPTIVE = ("view_names", "kind", "label_names", "digests")  # of numbered views
+_DESCRIPTIVE = ("view_names", "kind")  # of numbered views
 
 
 def one_table(values: Any, source: Source) -> SourceContents:
@@ -502,10 +502,9 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         if ids:  # also repeated ones, or too few, which are refused later
             del variables["sample_ids"]
         types = dict(zip(names, kinds, strict=True))
-        contents = contents_of(
+        return contents_of(
             variables, source, selection, sample_ids=ids or None, skipped=left, view_types=types
         )
-        return replace(contents, label_names=tuple(texts.get("label_names", ())) or None)
 
 
 def _sparse_matrix(archive: Any, source: Source) -> Any:
