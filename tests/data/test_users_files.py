@@ -139,6 +139,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "--skip"),
     "levels without ids": (({"a.csv": A.to_csv(index=False).replace("\n", "\n1,2,1,2\n", 1)}, (A,)), "--header"),
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
+    "a title above two columns": (({"a.csv": "\n".join(["Table S1", *(",".join(line.split(",")[:2]) for line in LINES)])}, (A[["a0"]],)), "Table S1"),
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
     "a long table": (({"a.csv": LONG.to_csv(index=False)}, (A,)), "--id-column none"),

@@ -409,22 +409,14 @@ def check_decimal(dialect: Dialect, where: str) -> str:
 
 
 def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -> None:
-    """Refuse a triangle, and lines above the header: with fewer fields than it has, or above one of names."""
+    """Refuse lines above the header, with fewer fields than it has."""
     rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
+    first = rows[0]
     if mark is None and not any(
         len(row) > 1 and all(is_value(field, dialect.decimal) for field in row[1:]) for row in rows
     ):
         return  # a text in each line, such as CD4 T cell
-    steps = {len(row) - len(above) for above, row in itertools.pairwise(rows[1:])}
-    if len(rows) > 3 and steps in ({1}, {-1}):
-        raise DataError(
-            f"{where}: each row has one field {'more' if steps == {1} else 'less'} than the one above, as in a triangle of "
-            "distances. Write the whole matrix (as.matrix of a dist in R, scipy.spatial.distance.squareform)."
-        )
-    first, second, third = (*rows[:3], [], [])[:3]
-    has_values = [any(is_value(field, dialect.decimal) for field in row) for row in (second, third)]
-    is_title = len(first) < width - 1 or (len(first) < width and has_values == [False, True])
-    if not is_title or len(rows) < 3:
+    if len(first) >= width - 1 or len(rows) < 3:
         return
     widths = [max(map(len, split_rows([line], mark)), default=0) for line in lines]
     n_lines = widths.index(width) if width in widths else 1

@@ -508,5 +508,6 @@ def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> Da
     return DataError(
         f"{where}: row {index} (counted from 0 below the header), {shown_fields(row)}, has {len(row)} field(s) where the "
         f"first line has {dialect.width}, separated by {dialect.name}. {remedy}, or leave out lines above "
-        "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter)."
+        "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter). Write a triangle of distances as a "
+        "whole matrix (as.matrix in R)."
     )
