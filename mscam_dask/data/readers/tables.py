@@ -199,7 +199,6 @@ def _on_rows(
     labels = _label_columns(table, selection)
     truth = next((p for p in labels if selection.labels in (None, names[p])), None)
     left_out = {place: why for place, why in table.left_out.items() if place != truth}
-    left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
     own = None if ids is None else rows.texts[ids.position]
     n_barcodes = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
@@ -232,7 +231,7 @@ def _on_rows(
             and column.is_key
         ):
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
-    taken = {*left_out, truth, None if ids is None else ids.position}
+    taken = {*left_out, *labels, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     if own is not None:
         _check_names(table, own)
@@ -258,10 +257,9 @@ def _on_rows(
         values,
         feature_names,
         sample_ids,
-        None if truth is None else rows.texts[truth].texts,
-        truth=None if truth is None else f"column {names[truth]!r}",
+        {names[place]: rows.texts[place].texts for place in labels},
+        selection,
         key=ids,
-        is_told=truth is not None and names[truth] == selection.labels,
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
@@ -380,10 +378,6 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         _check_names(table, table.column(key.position, feature_names))
         if of_labels:
             rows.values = rows.values[kept]
-    usual = _label_names(of_labels, selection)
-    truth = next((name for name in usual if selection.labels in (None, name)), None)
-    why = {name: "labels too" if name in usual else "counts no gene" for name in of_labels}
-    why.pop(truth or "", None)
     values = _values(table, rows, samples).T
     _check_descriptions(table, samples, values)
     return _contents(
@@ -391,11 +385,10 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         values,
         feature_names,
         table.names_of(samples),
-        None if truth is None else of_labels[truth],
-        truth=None if truth is None else f"row {truth!r}",
+        of_labels,
+        selection,
         key=key,
-        is_told=truth is not None and truth == selection.labels,
-        left_out={**{names[place]: reason for place, reason in left_out.items()}, **why},
+        left_out={names[place]: reason for place, reason in left_out.items()},
         notes=[f"first line taken as sample ids: {listed([names[p] for p in samples])}."]
         if table.has_header
         else [],
@@ -482,15 +475,20 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
     values: NDArray[Any],
     feature_names: tuple[str, ...] | None,
     sample_ids: tuple[str, ...] | None,
-    labels: Sequence[str] | None,
+    labels: Mapping[str, Sequence[str]],
+    selection: Selection,
     *,
-    truth: str | None,
     key: IdColumn | None,
-    is_told: bool,
     left_out: Mapping[str, str],
     notes: Sequence[str],
 ) -> SourceContents:
-    """Contents of a table, with a note on each role: `key` is the column of ids, `truth` names the labels."""
+    """Contents of a table, with a note on each role: `key` is the column of ids; of `labels` one is taken."""
+    usual = _label_names(labels, selection)
+    truth = next((name for name in usual if selection.labels in (None, name)), None)
+    why = {name: "labels too" if name in usual else "counts no gene" for name in labels}
+    left_out = {**left_out, **{name: reason for name, reason in why.items() if name != truth}}
+    line = "column" if table.samples_in == "rows" else "row"
+    labeled = "none" if truth is None else f"{line} {truth!r}"
     said, ids = [], "by row"
     if table.samples_in == "columns" and table.has_header:
         ids = "header"
@@ -500,7 +498,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         role = "sample ids" if table.samples_in == "rows" else "names of features"
         said.append(f"column {name} taken as {role} ({key.reason}).")
     if truth is not None:
-        said.append(f"{truth} taken as labels.")
+        said.append(f"{labeled} taken as labels.")
     for reason in dict.fromkeys(left_out.values()):
         names = [
             repr(name)
@@ -516,15 +514,15 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),
-        labels=None if labels is None else parsed_labels(labels),
+        labels=None if truth is None else parsed_labels(labels[truth]),
         sample_ids=sample_ids,
-        labels_explicit=is_told,
+        labels_explicit=truth is not None and truth == selection.labels,
         notes=(*table.notes, *(f"{table.where}: {note}" for note in (*said, *notes))),
         origin={
             "source": table.where.replace(str(table.source.path), table.source.file.name),
             "read as": table.form,
             "sample ids": ids,
-            "labels": truth or "none",
+            "labels": labeled,
             "left out": ", ".join(repr(name) for name in left_out if name) or "none",
             "missing cells": str(int(np.isnan(values).sum())),
         },

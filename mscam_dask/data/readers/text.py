@@ -502,12 +502,11 @@ def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> Da
     elif row[0].startswith(("#", "%", "!")):
         remedy = f"If it is a comment, set --comment '{row[0][0]}'"
     elif len(row) < dialect.width:
-        remedy = "Remove the row if it is no sample, or write its empty cells too"
+        remedy = "Remove the row if it is no sample, or write its empty cells too (all of a triangle: as.matrix in R)"
         if dialect.delimiter is None:
             remedy = f"If numbers touch: {OF_FIXED_WIDTH} Else remove the row if it is no sample"
     return DataError(
         f"{where}: row {index} (counted from 0 below the header), {shown_fields(row)}, has {len(row)} field(s) where the "
         f"first line has {dialect.width}, separated by {dialect.name}. {remedy}, or leave out lines above "
-        "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter). Write a triangle of distances as a "
-        "whole matrix (as.matrix in R)."
+        "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter)."
     )
