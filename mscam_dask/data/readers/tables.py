@@ -121,8 +121,10 @@ class TableRows:
 
     def take_out(self, row: int) -> list[str]:
         """Leave out the numbers of a row later, and return its fields."""
-        pairs = zip(self.numbers, self.values[row].tolist(), strict=True)
-        return [self.bad[place].pop(row, str(value)) for place, value in pairs]
+        return [
+            self.bad[place].pop(row, np.format_float_positional(value, trim="-"))
+            for place, value in zip(self.numbers, self.values[row], strict=True)
+        ]
 
 
 def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
