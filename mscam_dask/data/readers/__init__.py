@@ -1,3 +1,3 @@
-"""Readers: one file format per module, chosen by `combine.read_sources`."""
+"""Readers of file formats, of which `combine.read_sources` chooses one by the suffix of a file."""
 
 from __future__ import annotations
