@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -274,24 +274,19 @@ _CODECS = ("codecs", "compressor", "filters")
 
 
 def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read the two-dimensional variables of a NetCDF file, by blocks, later."""
+    """Read the two-dimensional variables of a NetCDF file, by blocks, later; of NetCDF-4 it is checked as HDF5."""
     import xarray as xr
 
     with unreadable(source, "a NetCDF file", unpacks=True):
-        engine = _checked_engine(source)
+        with source.file.open("rb") as stream:
+            is_classic = stream.read(3) == b"CDF"
+        if not is_classic:
+            needs, instead = ("h5py", "h5netcdf"), "save the file as NetCDF-3"
+            with ExitStack() as closing:
+                open_hdf5(source, closing, extra="netcdf", needs=needs, instead=instead)
+        engine: Any = "scipy" if is_classic else "h5netcdf"
         dataset = stack.enter_context(xr.open_dataset(source.file, engine=engine, chunks={}))
         return _from_dataset(dataset, source, selection)
-
-
-def _checked_engine(source: Source) -> Literal["h5netcdf", "scipy"]:
-    """Name of xarray's engine for a file, which is checked where it is HDF5 (NetCDF-4)."""
-    with source.file.open("rb") as stream:
-        if stream.read(3) == b"CDF":
-            return "scipy"
-    with ExitStack() as closing:
-        needs, instead = ("h5py", "h5netcdf"), "save the file as NetCDF-3"
-        open_hdf5(source, closing, extra="netcdf", needs=needs, instead=instead)
-    return "h5netcdf"
 
 
 def read_store(source: Source, selection: Selection) -> SourceContents:
