@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -74,7 +73,7 @@ class TableRows:
         found: dict[int, list[str]] = {place: [] for place in sorted(texts)}
         self.numbers = [*numbers]
         # Fields of a column that are no numbers, by row.
-        self.bad: dict[int, dict[int, str]] = defaultdict(dict)
+        self.bad: dict[int, dict[int, str]] = {}
         self.values: NDArray[Any] = np.empty((0, len(numbers)))
         self._decimal, frame = table.decimal, table.frame
         if frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers):
@@ -116,13 +115,13 @@ class TableRows:
             if is_number(texts[row], self._decimal):
                 found[row] = number_of(texts[row], self._decimal)
             else:
-                self.bad[place][start + row] = texts[row]
+                self.bad.setdefault(place, {})[start + row] = texts[row]
         return found
 
     def take_out(self, row: int) -> list[str]:
         """Leave out the numbers of a row later, and return its fields."""
         return [
-            self.bad[place].pop(row, np.format_float_positional(value, trim="-"))
+            self.bad.get(place, {}).pop(row, np.format_float_positional(value, trim="-"))
             for place, value in zip(self.numbers, self.values[row], strict=True)
         ]
 
@@ -536,7 +535,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     names = table.columns
     for place in set(features) - set(rows.numbers):  # whose first fields are text
         rows.floats(place, rows.texts[place].texts)
-    bad = {place: rows.bad[place] for place in features if rows.bad[place]}
+    bad = {place: own for place in features if (own := rows.bad.get(place))}
     if bad:
         place = min(bad, key=lambda place: (min(bad[place]), place))
         row = min(bad[place])
