@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -21,6 +22,7 @@ _DEADLINE_S = 5.0
 # Schedulers signal every process of a job, and drivers among these pass the signal on: the same
 # request arrives several times.
 _SAME_REQUEST_S = 2.0
+_REPEAT_S = 0.1
 _STANDARD_ERROR = 2
 
 
@@ -63,11 +65,14 @@ _Interrupt.__name__ = KeyboardInterrupt.__name__  # in records and events
 
 def interrupt_of(error: BaseException) -> BaseException:
     """Interrupt of a signal that cleanup replaced by another error, as in `Condition.wait`; else the error itself."""
-    cause: BaseException | None = error
-    while isinstance(error, Exception) and cause is not None:
-        if isinstance(cause, _Interrupt):
-            return cause
-        cause = cause.__context__
+    interrupt = _interrupt_in(error)
+    return error if interrupt is None or not isinstance(error, Exception) else interrupt
+
+
+def _interrupt_in(error: BaseException | None) -> BaseException | None:
+    """Interrupt of a signal among an error and those during whose handling it was raised."""
+    while error is not None and not isinstance(error, _Interrupt):
+        error = error.__context__
     return error
 
 
@@ -77,8 +82,8 @@ class GracefulShutdown:
     Python runs signal handlers between two of its own instructions in the main thread, so a long call in a
     library delays them. The wake-up descriptor is written at once, and a thread reads it. It ends the process
     at a second signal, except for a SIGTERM less than 2 s after the first, or 5 s after the first one: then it
-    calls `at_deadline`, whose message goes to standard error; also where an interrupt is discarded, by Python in
-    a callback of the garbage collector or by a library written in C.
+    calls `at_deadline`, whose message goes to standard error. An interrupt that is discarded, by Python in a
+    callback of the garbage collector or by a library written in C, is raised again.
     """
 
     def __init__(self, at_deadline: Callable[[], str]) -> None:
@@ -113,6 +118,9 @@ class GracefulShutdown:
             stack.callback(signal.set_wakeup_fd, previous)
             for number in _SIGNALS:
                 stack.callback(signal.signal, number, signal.signal(number, self._handle))
+            self._report_others = sys.unraisablehook
+            stack.callback(setattr, sys, "unraisablehook", self._report_others)
+            sys.unraisablehook = self._report
             self._exits = stack.pop_all()
         return self
 
@@ -141,8 +149,23 @@ class GracefulShutdown:
             self._handled_at = time.monotonic()
             # coroutines that the interrupt keeps from being awaited
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            previous = signal.signal(signal.SIGALRM, self._repeat)
+            self._exits.callback(signal.signal, signal.SIGALRM, previous)
+            timer = signal.setitimer(signal.ITIMER_REAL, _REPEAT_S, _REPEAT_S)
+            self._exits.callback(signal.setitimer, signal.ITIMER_REAL, *timer)
         self.signal_name = self.signal_name or signal.Signals(number).name
         raise _Interrupt
+
+    def _repeat(self, *_: object) -> None:
+        """Raise the interrupt again, unless the main thread cleans up after it or defers signals."""
+        is_cleanup = _interrupt_in(sys.exc_info()[1]) is not None
+        if not is_cleanup and signal.getsignal(signal.SIGINT) == self._handle:
+            raise _Interrupt
+
+    def _report(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Report an error that Python discards, except for an interrupt, which is raised again."""
+        if not isinstance(unraisable.exc_value, _Interrupt):
+            self._report_others(unraisable)
 
     def _watch(self, reader: socket.socket) -> None:
         """End the process at a second signal, or at the deadline after the first."""
