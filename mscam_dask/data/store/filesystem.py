@@ -134,9 +134,12 @@ def remove(path: Path) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove as `remove`, ignoring errors."""
-    with suppress(OSError):
-        remove(path)
+    """Remove as `remove`, as much as is possible, ignoring errors."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def sync_tree(directory: Path) -> None:
