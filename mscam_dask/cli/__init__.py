@@ -33,7 +33,13 @@ class _Commands(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         for extension in installed_extensions():
             for command in extension.commands:
-                self.commands.setdefault(command.name, command)
+                if self.commands.setdefault(command.name, command) is not command:
+                    place = f"{type(extension).__module__}:{type(extension).__name__}"
+                    click.echo(
+                        f"The command {command.name!r} of the extension {place} is ignored: mscam-dask has "
+                        "another one of this name. Rename it there, or uninstall its package.",
+                        err=True,
+                    )
         return super().list_commands(context)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:

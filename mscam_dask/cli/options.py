@@ -89,7 +89,13 @@ def file_options(output: str) -> tuple[Option, ...]:
 
 def with_options(*options: Option) -> Option:
     """Return a decorator that adds options to a command, in this order in its help."""
-    return lambda command: functools.reduce(lambda done, add: add(done), reversed(options), command)
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @functools.cache
@@ -99,9 +105,18 @@ def installed_extensions() -> tuple[Any, ...]:
     They add commands, and handle their files and directories in the others; that of this package is
     `EXPERIMENTS` in benchmark/commands.py.
     """
-    from importlib.metadata import entry_points
+    import importlib.metadata
 
-    return tuple(entry.load() for entry in entry_points(group="mscam_dask.experiments"))
+    extensions = []
+    for entry in importlib.metadata.entry_points(group="mscam_dask.experiments"):
+        try:
+            extensions.append(entry.load())
+        except (AttributeError, ImportError) as error:
+            raise click.ClickException(
+                f"the entry point {entry.name} = {entry.value} of {entry.group} cannot be loaded ({error}). "
+                "Reinstall the package that declares it."
+            ) from error
+    return tuple(extensions)
 
 
 def extension_of_directory(directory: Path) -> Any:

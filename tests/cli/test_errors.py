@@ -174,5 +174,6 @@ def test_a_command_of_an_extension_replaces_none_of_ours(tmp_path: Path) -> None
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = processes.run(*mscam("--help"), env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0
+    assert re.search(quotes("'run'", "site_extension:Extension"), done.stderr)
     assert "REPLACED" not in done.stdout
     assert re.search(r"^  other\b", done.stdout, re.MULTILINE)
