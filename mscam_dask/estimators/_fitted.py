@@ -491,7 +491,7 @@ def doubts(
         yield message, ConvergenceWarning
     n_clusters = solution.parameters.n_clusters
     for issue in issues:
-        if issue.kind == "repeated samples" and n_clusters > issue.count:
+        if issue.kind == "repeated samples" and n_clusters > len(solution.labels) - issue.count:
             yield f"{n_clusters} clusters: {issue.message}", ConvergenceWarning
     if views_selected and solution.exclude_views:
         message = (

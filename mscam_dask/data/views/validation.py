@@ -68,7 +68,7 @@ class DataIssue:
         "repeated samples",
         "few shared samples",
     ]
-    count: int  # of rows, columns or samples; of repeated samples the number of different ones
+    count: int  # of rows, columns or samples
     message: str  # the finding, and the remedy
     first: tuple[int, ...] = ()  # positions of the first few
     others: tuple[str, ...] = ()  # with which the view shares few samples; names of columns
@@ -362,15 +362,15 @@ def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple
     equal = np.flatnonzero(groups >= 0)
     _, first = np.unique(groups[equal], return_index=True)
     repeated = np.delete(equal, first).tolist()
-    count = len(groups) - len(repeated)
-    if count >= n_clusters:
+    n_distinct = len(groups) - len(repeated)
+    if n_distinct >= n_clusters:
         return ()
     message = (
-        f"Only {count} of {len(groups)} samples are distinct: the others (rows {listed(repeated)}) equal an "
-        f"earlier sample in every view. Set n_clusters to at most {count}, because more clusters "
+        f"Only {n_distinct} of {len(groups)} samples are distinct: the others (rows {listed(repeated)}) equal an "
+        f"earlier sample in every view. Set n_clusters to at most {n_distinct}, because more clusters "
         "split equal samples at random, or check how the views were made."
     )
-    return (DataIssue("", "repeated samples", count, message, tuple(repeated[:_SHOWN])),)
+    return (DataIssue("", "repeated samples", len(repeated), message, tuple(repeated[:_SHOWN])),)
 
 
 def _refuse_negative(view: RowSource, scan: _Scan) -> None:

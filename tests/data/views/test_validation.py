@@ -93,11 +93,11 @@ def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) 
 
 
 def test_repeated_samples_are_reported_where_clusters_outnumber_the_others() -> None:
-    groups = np.array([0, 1, -1, 0, 1, 0])  # three samples equal an earlier one
-    assert repeated_samples(groups, 3) == repeated_samples(None, 3) == ()
-    (finding,) = repeated_samples(groups, 4)
-    assert (finding.view, finding.count) == ("", 3)
-    assert re.match(quotes(3, 6, "3, 4, 5", "n_clusters"), finding.message)
+    groups = np.array([0, 1, -1, 0, 1, -1])  # two samples equal an earlier one
+    assert repeated_samples(groups, 4) == repeated_samples(None, 4) == ()
+    (finding,) = repeated_samples(groups, 5)
+    assert (finding.view, finding.count, finding.first) == ("", 2, (3, 4))
+    assert re.match(quotes(4, 6, "3, 4", "n_clusters"), finding.message)
 
 
 # ----------------------------------------------------------------------------- pairwise views
