@@ -209,10 +209,14 @@ class ClusterSpaceMixin(
         """
         new = self._new_samples(X, batches)
         pairwise = [view.name for view in new.views if view.view_type != "features"]
-        if pairwise or new.n_samples < 3:
+        if pairwise:
             raise DataError(
-                f"score takes feature views of at least 3 samples, whose neighbors are compared; got {new.n_samples}, "
-                f"and distances or kernel values to the training samples in {pairwise}. Use cross_view_information_."
+                f"score takes feature views, but {pairwise} hold distances or kernel values to the "
+                "training samples, not between new samples. Use cross_view_information_."
+            )
+        if new.n_samples < 3:
+            raise DataError(
+                f"score takes at least 3 samples, whose neighbors are compared; got {new.n_samples}."
             )
         labels = self.predict(X, batches=batches)
         return label_free_scores(new, labels)["adjusted_modularity"]

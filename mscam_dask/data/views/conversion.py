@@ -286,10 +286,9 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
     if not is_usable.all():
         row = int(is_usable.argmin())
         raise DataError(
-            f"{np.count_nonzero(~is_usable)} label(s) of dtype {flat.dtype} are missing, or not of one kind, the first "
-            f"{flat[row]} in row {row}; allowed are integers or text, one per sample. Give unlabeled samples a number of "
-            "their own, for example -1, or a name where labels are text; encode others with "
-            "numpy.unique(y, return_inverse=True)[1]."
+            f"{np.count_nonzero(~is_usable)} label(s) of dtype {flat.dtype} are not usable, the first {flat[row]} in row "
+            f"{row}; allowed are integers, or text for all samples. Give unlabeled samples a number of their own, for "
+            "example -1, or a name where labels are text; encode others with numpy.unique(y, return_inverse=True)[1]."
         )
     if kind in "OSUT":
         texts = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)

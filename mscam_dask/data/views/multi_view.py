@@ -307,15 +307,7 @@ def impute_views(
             continue
         rows = view.read(0, view.shape[0])
         missing = np.isnan(rows)
-        empty = np.flatnonzero(missing.all(axis=0)).tolist()
-        if empty or missing.mean() > _LARGEST_SHARE:
-            names = view.feature_names
-            shown = [column if names is None else names[column] for column in empty[:_SHOWN]]
-            raise DataError(
-                f"View {view.name!r}: {missing.mean():.0%} of the cells are missing, in {len(empty)} column(s) all "
-                f"(first: {shown}); at most {_LARGEST_SHARE:.0%} can be imputed, none without values in its column. Drop the "
-                "view, or the columns and samples that are mostly missing."
-            )
+        _check_enough(view, missing)
         imputers[view.name] = Imputer(view, method).fit(rows)
         if not missing.any():
             views.append(view)
@@ -333,3 +325,19 @@ def with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
         return ArrayRows(rows, view.name, view.view_type, names)
     whole = ArrayRows(present.spread(rows), view.name, view.view_type, names)
     return PresentRows(whole, present.samples)
+
+
+def _check_enough(view: RowSource, missing: NDArray[np.bool_]) -> None:
+    if missing.mean() > _LARGEST_SHARE:
+        raise DataError(
+            f"View {view.name!r}: {missing.mean():.0%} of the cells are missing; at most "
+            f"{_LARGEST_SHARE:.0%} can be imputed. Drop the view, or the columns and samples that are mostly missing."
+        )
+    empty = np.flatnonzero(missing.all(axis=0))
+    if empty.size:
+        names = view.feature_names
+        shown = [column if names is None else names[column] for column in empty[:_SHOWN].tolist()]
+        raise DataError(
+            f"View {view.name!r}: {empty.size} column(s) have no values to impute from (first: {shown}). "
+            "Drop them."
+        )
