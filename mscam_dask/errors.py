@@ -11,6 +11,26 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+__all__ = [
+    "ClusterError",
+    "ClusterStartError",
+    "ConfigurationError",
+    "ConvergenceWarning",
+    "DataError",
+    "DataTypeError",
+    "DataWarning",
+    "MemoryPlanError",
+    "MemoryPlanWarning",
+    "MscamError",
+    "NoWorkersError",
+    "SchedulerLostError",
+    "StoreCorruptError",
+    "TemporaryFailure",
+    "UnstableClustersWarning",
+    "WorkerLostError",
+    "WorkersPausedError",
+]
+
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
 
@@ -171,10 +191,3 @@ def system_limit(error: BaseException) -> MscamError | None:
     if number in (errno.ENOSPC, errno.EDQUOT):
         return TemporaryFailure(f"no space left on the disk ({error}). Free space and rerun.")
     return None
-
-
-__all__ = [
-    name
-    for name, value in vars().items()
-    if isinstance(value, type) and value.__module__ == __name__
-]

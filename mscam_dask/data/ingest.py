@@ -32,7 +32,6 @@ from mscam_dask.data.views.sources import (
     ArrayRows,
     RowsOf,
     RowSource,
-    attribute,
     changed_names,
     is_numbering,
     listed,
@@ -310,11 +309,11 @@ class _JoinedRows(RowsOf):
     source: RowSource
     second: RowSource
 
-    @attribute
+    @property
     def shape(self) -> tuple[int, int]:
         return self.source.shape[0] + self.second.shape[0], self.source.shape[1]
 
-    @attribute
+    @property
     def dtype(self) -> np.dtype[Any]:
         return np.result_type(self.source.dtype, self.second.dtype)
 

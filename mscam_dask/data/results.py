@@ -25,11 +25,11 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -63,7 +63,6 @@ from mscam_dask.types.result import (
     Assessment,
     Borders,
     FitResult,
-    ResultArrays,
     Solution,
 )
 from mscam_dask.types.rules import SIZES
@@ -95,16 +94,8 @@ _EMBEDDINGS: dict[str, np.dtype[Any]] = {
 }
 
 
-_Value = TypeVar("_Value")
-
-
-def _read_once(function: Callable[[Any], _Value]) -> _Value:
-    """Cached property that is a plain attribute for the type checker."""
-    return cast("_Value", cached_property(function))
-
-
 @dataclass(eq=False)
-class StoredArrays(ResultArrays):
+class StoredArrays:
     """`ResultArrays` in a store, or in a directory in which it is still being written, each read when first used."""
 
     root: Path
@@ -114,19 +105,19 @@ class StoredArrays(ResultArrays):
     projected_views: tuple[str, ...]
     is_partial: bool = False
 
-    @_read_once
+    @cached_property
     def consensus_graph(self) -> csr_array[np.float64]:
         return self._graph("consensus_graph")
 
-    @_read_once
+    @cached_property
     def learned_graph(self) -> csr_array[np.float64]:
         return self._graph("learned_graph") if self.has_learned_graph else self.consensus_graph
 
-    @_read_once
+    @cached_property
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
         return self._of_views("view_embeddings", self.embedded_views)
 
-    @_read_once
+    @cached_property
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
         return self._of_views("view_coordinates", self.projected_views)
 

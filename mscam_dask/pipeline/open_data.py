@@ -111,10 +111,16 @@ def write_store(
     table: DataTable, output: str | Path, write: Callable[..., IngestReport]
 ) -> IngestReport:
     """Write the sources that [data] names into a store, by `ingest` or `append`."""
-    is_built_in = table.source in BUILT_IN_SOURCES
-    sources = _built_in(table) if is_built_in else files_of(table, table.sources)
-    names = ("views", "view_type", "labels", "chunk_size", "join", "impute")
-    return write(sources, output, **{name: getattr(table, name) for name in names})
+    return write(
+        _built_in(table) if table.source in BUILT_IN_SOURCES else files_of(table, table.sources),
+        output,
+        views=table.views,
+        view_type=table.view_type,
+        labels=table.labels,
+        chunk_size=table.chunk_size,
+        join=table.join,
+        impute=table.impute,
+    )
 
 
 def columns_of(
@@ -199,10 +205,17 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
     """Return files, to be read as [data] says."""
     limit = MAX_BYTES if table.max_bytes is None else parse_bytes(table.max_bytes)
-    names = ("header", "id_column", "delimiter", "decimal", "comment")
-    options = {name: getattr(table, name) for name in names}
     files = {
-        path: Source(path, **options, skip=table.skip or 0, max_bytes=limit)
+        path: Source(
+            path,
+            header=table.header,
+            id_column=table.id_column,
+            delimiter=table.delimiter,
+            decimal=table.decimal,
+            comment=table.comment,
+            skip=table.skip or 0,
+            max_bytes=limit,
+        )
         for path in (*paths, *table.sources)
     }
     listed, named = ([files[path] for path in names] for names in (paths, table.sources))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,21 +214,28 @@ class Assessment:
         return f"{len(stand)} of {len(names)} clusters are separated from all others: {missing}"
 
 
-class ResultArrays:
+class ResultArrays(Protocol):
     """Arrays of a fit that have a row for each sample; those in a store are read when they are used."""
 
-    # A (n, n) with rows on the simplex; a sample alone in its cluster has an empty row
-    consensus_graph: csr_array[np.float64]
-    # last graph (n, n) of the outer iterations, before it was rebuilt from the partition
-    learned_graph: csr_array[np.float64]
-    # F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples
-    view_embeddings: dict[str, NDArray[np.float64]]
-    # first principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples
-    view_coordinates: dict[str, NDArray[np.float32]]
+    @property
+    def consensus_graph(self) -> csr_array[np.float64]:
+        """Graph A (n, n) with rows on the simplex (a sample alone in its cluster has an empty row)."""
+
+    @property
+    def learned_graph(self) -> csr_array[np.float64]:
+        """Last graph (n, n) of the outer iterations, before it was rebuilt from the partition."""
+
+    @property
+    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
+        """F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples."""
+
+    @property
+    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
+        """First principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples."""
 
 
 @dataclasses.dataclass(frozen=True)
-class ArraysInMemory(ResultArrays):
+class ArraysInMemory:
     """`ResultArrays` in memory."""
 
     consensus_graph: csr_array[np.float64]
@@ -239,7 +245,7 @@ class ArraysInMemory(ResultArrays):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FitResult(ResultArrays):
+class FitResult:
     """Result of a fit that is the same in memory and in a store; its `arrays` are attributes too."""
 
     labels: NDArray[np.int64]  # (n,) numbered by first appearance
@@ -249,9 +255,21 @@ class FitResult(ResultArrays):
     n_neighbors: int  # more than requested if k neighbors leave more components than clusters
     view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
 
+    @property
+    def consensus_graph(self) -> csr_array[np.float64]:
+        return self.arrays.consensus_graph
 
-for _name in ResultArrays.__annotations__:
-    setattr(FitResult, _name, property(attrgetter(f"arrays.{_name}")))
+    @property
+    def learned_graph(self) -> csr_array[np.float64]:
+        return self.arrays.learned_graph
+
+    @property
+    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
+        return self.arrays.view_embeddings
+
+    @property
+    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
+        return self.arrays.view_coordinates
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.sources import RowSource, ViewType, attribute
+from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.pipeline.cluster import LOG_LENGTHS
 
 DIMS = (100, 200, 64)
@@ -52,7 +52,7 @@ class SubspaceRows(RowSource):
     seed: int = 0
     view_type: ViewType = "features"
 
-    @attribute
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the values."""
         return np.dtype(np.float32)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.store.dataset import verify_store
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType, attribute
+from mscam_dask.data.views.sources import ArrayRows, RowSource, ViewType
 
 N = 11
 
@@ -67,7 +67,7 @@ class FailingRows(RowSource):
     shape: tuple[int, int] = (N, 2**20)  # wide: several blocks
     view_type: ViewType = "features"
 
-    @attribute
+    @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64)
 

@@ -21,7 +21,7 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.store.dataset import open_store, write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource, ViewType, attribute
+from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
@@ -44,7 +44,7 @@ class ShapeOnly(RowSource):
     shape: tuple[int, int]
     view_type: ViewType = "features"
 
-    @attribute
+    @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64)
 

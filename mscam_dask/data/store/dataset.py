@@ -60,7 +60,6 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     ViewType,
-    attribute,
     row_ranges,
     view_digest,
 )
@@ -98,13 +97,13 @@ class ZarrRows(RowSource):
     chunk_size: int = 1
     recorded_digest: str = ""
 
-    @attribute
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, None where they have none; read when asked for."""
         names = self._group_attribute(_FEATURE_NAMES)
         return None if names is None else tuple(names)
 
-    @attribute
+    @property
     def impute(self) -> ImputeMethod | None:
         method: ImputeMethod | None = self._group_attribute(_IMPUTE)
         return method

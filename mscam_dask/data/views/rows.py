@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, cast
 
 import numpy as np
@@ -18,13 +17,13 @@ from mscam_dask.data.views.sources import (
     DaskRows,
     RowsOf,
     RowSource,
-    attribute,
     is_numbering,
     row_ranges,
     rows_at,
 )
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection
+from mscam_dask.types.parameters import ImputeMethod
 
 # Most blocks of rows of a view.
 _MAX_BLOCKS = 64
@@ -50,12 +49,12 @@ class LiftedRows(RowsOf):
             return None
         return self.places if self.columns is None else self.columns
 
-    @attribute
+    @property
     def shape(self) -> tuple[int, int]:
         columns = self._columns
         return len(self.places), self.source.shape[1] if columns is None else len(columns)
 
-    @attribute
+    @property
     def feature_names(self) -> tuple[str, ...] | None:
         names, columns = self.source.feature_names, self._columns
         if names is None or columns is None:
@@ -99,7 +98,7 @@ def lifted(
 class PresentRows(LiftedRows):
     """Rows of the samples that an incomplete view has, and the same columns of a pairwise view."""
 
-    @attribute
+    @property
     def present(self) -> PresentSamples:
         return PresentSamples(self.places, self.n_samples)
 
@@ -107,9 +106,15 @@ class PresentRows(LiftedRows):
     def n_samples(self) -> int:
         return self.source.shape[0]
 
-    whole, impute = (property(attrgetter(name)) for name in ("source", "source.impute"))
+    @property
+    def whole(self) -> RowSource:
+        return self.source
 
-    @attribute
+    @property
+    def impute(self) -> ImputeMethod | None:
+        return self.source.impute
+
+    @property
     def recorded_digest(self) -> str:
         return self.source.recorded_digest if self.columns is None else ""
 
@@ -256,7 +261,7 @@ class CorrectedRows(RowsOf):
     batches: NDArray[np.int64]
     correction: BatchCorrection
 
-    @attribute
+    @property
     def chunk_size(self) -> int:
         return self.source.chunk_size
 

@@ -8,10 +8,9 @@ import lzma
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -48,32 +47,58 @@ _MISTAKES = (
 DIGEST_ROWS = 8192
 """Rows of a block of `ViewDigest`."""
 
-_Value = TypeVar("_Value")
-
-
-def attribute(function: Callable[[Any], _Value]) -> _Value:
-    """Property that is a plain attribute for the type checker, as other classes have it."""
-    return cast("_Value", property(function))
+# Bytes that are copied and digested at a time, which stay in a cache.
+_DIGESTED_BYTES = 2**20
 
 
 class RowSource:
     """One view (n, d), read by row blocks; `dtype` is that of the values where they are held."""
 
-    name: str
-    view_type: ViewType
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    feature_names: tuple[str, ...] | None = None  # of the d columns
-    chunk_size: int = 1  # rows that are decoded together
-    is_in_memory: bool = False  # whether the rows are in the memory of this process
-    recorded_digest: str = ""  # `view_digest` that a store has recorded
-    impute: ImputeMethod | None = None  # by which a store says that missing cells were filled
-    present: PresentSamples | None = None  # samples that the view has, None for all
+    if TYPE_CHECKING:  # fields of some subclasses, which properties at run time would hide
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def view_type(self) -> ViewType: ...
+        @property
+        def shape(self) -> tuple[int, int]: ...
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the d columns, None where they have none."""
+        return None
+
+    @property
+    def chunk_size(self) -> int:
+        """Rows that are decoded together; 1 without chunks."""
+        return 1
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the rows are in the memory of this process."""
+        return False
+
+    @property
+    def recorded_digest(self) -> str:
+        """`view_digest` that a store has recorded; else an empty text."""
+        return ""
+
+    @property
+    def impute(self) -> ImputeMethod | None:
+        """Method by which a store says that missing cells were filled."""
+        return None
 
     @property
     def n_samples(self) -> int:
         """Number of samples n of the data that the view is part of."""
         return self.shape[0]
+
+    @property
+    def present(self) -> PresentSamples | None:
+        """Samples that the view has, None for all."""
+        return None
 
     @property
     def whole(self) -> RowSource:
@@ -101,9 +126,29 @@ class RowsOf(RowSource):
 
     source: RowSource
 
+    @property
+    def name(self) -> str:
+        return self.source.name
 
-for _shared in ("name", "view_type", "shape", "dtype", "is_in_memory", "feature_names"):
-    setattr(RowsOf, _shared, property(attrgetter(f"source.{_shared}")))
+    @property
+    def view_type(self) -> ViewType:
+        return self.source.view_type
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.source.is_in_memory
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return self.source.feature_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +163,12 @@ class _Array(RowSource):
     def __post_init__(self) -> None:
         check_view(self.name, self.array.shape, self.array.dtype)
 
-    @attribute
+    @property
     def shape(self) -> tuple[int, int]:
         n_samples, n_columns = self.array.shape
         return int(n_samples), int(n_columns)
 
-    @attribute
+    @property
     def dtype(self) -> np.dtype[Any]:
         dtype: np.dtype[Any] = np.dtype(self.array.dtype)
         return dtype
@@ -165,7 +210,7 @@ class DaskRows(_Array):
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
 
-    @attribute
+    @property
     def chunk_size(self) -> int:
         """Rows of the largest chunk."""
         return max(1, *(int(rows) for rows in self.array.chunks[0]))
@@ -200,7 +245,7 @@ class DaskRows(_Array):
                 "map_blocks (chunks=...), or call .compute_chunk_sizes()."
             )
         check_view(self.name, block.shape, block.dtype)
-        rows: NDArray[Any] = unmasked(block, self.name)
+        rows: NDArray[Any] = unmasked(block, self.name, rows=(start, stop))
         return rows
 
 
@@ -249,8 +294,9 @@ class ViewDigest:
 
     def update(self, rows: NDArray[np.float64]) -> None:
         """Add the next rows."""
+        step = max(1, _DIGESTED_BYTES // (8 * max(1, rows.shape[1])))
         while len(rows):
-            part = rows[: DIGEST_ROWS - self._n_rows]
+            part = rows[: min(step, DIGEST_ROWS - self._n_rows)]
             self._hash.update((part + 0.0).astype("<f8", copy=False).data)
             self._n_rows += len(part)
             if self._n_rows == DIGEST_ROWS:
@@ -297,14 +343,17 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
         )
 
 
-def unmasked(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return the plain array of a masked one; masked values are refused."""
+def unmasked(
+    values: NDArray[Any], name: str, *, rows: tuple[int, int] | None = None
+) -> NDArray[Any]:
+    """Return the plain array of a masked one, or of rows (start, stop) of it; masked values are refused."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     n_masked = int(np.count_nonzero(np.ma.getmaskarray(values)))
     if n_masked:
+        where = "" if rows is None else f" in rows {rows[0]}:{rows[1]}"
         raise DataError(
-            f"View {name!r} has {n_masked} masked (missing) value(s); every value must be "
+            f"View {name!r} has {n_masked} masked (missing) value(s){where}; every value must be "
             "known. Impute them or drop the samples, then pass a plain array."
         )
     plain: NDArray[Any] = values.data
