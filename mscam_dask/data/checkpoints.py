@@ -101,6 +101,9 @@ class FileCheckpointStore:
         self._known = self._names()
         for name in sorted(filter(self._is_finished, self._known), reverse=True):
             place = self.place / name
+            if not (place / METADATA).is_file():
+                problems.append(f"{place / METADATA} is missing.")
+                continue
             try:
                 attributes = _FORMAT.attributes(place)
                 with usable_attributes(place):
