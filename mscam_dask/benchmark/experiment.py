@@ -57,7 +57,7 @@ from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
-from mscam_dask.estimators._parameters import executor_for
+from mscam_dask.estimators._resources import executor_for
 from mscam_dask.monitor.events import StepFinished, StepStarted
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.run_record import blas_libraries, now, software_versions

@@ -18,14 +18,13 @@ from mscam_dask.data.store.dataset import check_output, open_store, read_origin,
 from mscam_dask.data.store.object_store import Location, as_location, size_of
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import UNLABELED, labeled_samples
-from mscam_dask.data.views.multi_view import (
-    MultiViewData,
+from mscam_dask.data.views.missing_cells import (
     impute_methods,
     impute_methods_of,
     impute_views,
     naming_missing_cells,
-    presence_table,
 )
+from mscam_dask.data.views.multi_view import MultiViewData, presence_table
 from mscam_dask.data.views.rows import LiftedRows, restrict_to_present
 from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import (

@@ -19,7 +19,7 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._fitted import NeighborPredictMixin
-from mscam_dask.estimators._parameters import connected, executor_for, map_views
+from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.estimators._sample_values import sample_values
 from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.partition_score import (

@@ -21,7 +21,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.views import encoded_rows
 from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._inputs import OF_TABLE, views_to_predict
-from mscam_dask.estimators._parameters import connected, executor_for
+from mscam_dask.estimators._resources import connected, executor_for
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (

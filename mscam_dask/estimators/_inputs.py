@@ -16,7 +16,8 @@ from sklearn.utils.validation import validate_data
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import is_frame, is_instance_of, rows_of, with_index
-from mscam_dask.data.views.multi_view import MultiViewData, with_rows
+from mscam_dask.data.views.missing_cells import with_rows
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import LiftedRows, PresentRows, restrict_to_present
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.data.views.sources import RowSource, changed_names, is_numbering

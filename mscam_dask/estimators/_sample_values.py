@@ -23,7 +23,7 @@ from mscam_dask.engine.batches import (
 )
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, DataWarning
-from mscam_dask.estimators._parameters import map_views
+from mscam_dask.estimators._resources import map_views
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.solvers.row_blocks import row_blocks

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredModel, StoredResult
-from mscam_dask.data.views.multi_view import Imputer, MultiViewData, impute_methods_of
+from mscam_dask.data.views.missing_cells import Imputer, impute_methods_of
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.batches import BatchEffects
 from mscam_dask.estimators._sample_values import FittedBatches
 from mscam_dask.linalg.scaling import BatchCorrection, RowTransform

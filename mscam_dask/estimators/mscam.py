@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 
-from mscam_dask.data.views.multi_view import (
+from mscam_dask.data.views.missing_cells import (
     Imputer,
     impute_methods,
     impute_methods_of,
@@ -26,10 +26,8 @@ from mscam_dask.errors import ConfigurationError, DataWarning
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._fitted import TOLD_BEFORE, doubts, warn_of
 from mscam_dask.estimators._inputs import views_to_fit
-from mscam_dask.estimators._parameters import (
+from mscam_dask.estimators._resources import (
     SharedResourcesMixin,
-    candidates,
-    choices_of,
     connected,
     executor_for,
     map_views,
@@ -42,6 +40,7 @@ from mscam_dask.estimators._sample_values import (
     validated_init_labels,
     validated_partial_labels,
 )
+from mscam_dask.estimators._search_space import candidates, choices_of
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:

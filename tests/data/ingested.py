@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import IngestReport
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.combine import read_sources
+from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.dataset import verify_store
 from tests.synthetic import values_of
 

@@ -13,7 +13,7 @@ import pytest
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.readers.combine import table_of
+from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.known_tables import (

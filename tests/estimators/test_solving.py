@@ -24,7 +24,7 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import DataError, NoWorkersError
-from mscam_dask.estimators._parameters import map_views
+from mscam_dask.estimators._resources import map_views
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views

@@ -19,7 +19,7 @@ from mscam_dask.data.views.sources import RowSource, row_ranges
 from mscam_dask.data.views.validation import check_sizes, validate
 from mscam_dask.engine.executors.base import available_memory_bytes
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, MemoryPlanError
-from mscam_dask.estimators._parameters import seed_of
+from mscam_dask.estimators._search_space import seed_of
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments
 from mscam_dask.solvers.ridge_view import view_svd
 from mscam_dask.solvers.row_blocks import ViewShape

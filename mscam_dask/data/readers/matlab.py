@@ -20,7 +20,7 @@ from mscam_dask.data.readers.base import (
     check_size,
     unreadable,
 )
-from mscam_dask.data.readers.hierarchical import by_blocks, check_hdf5, in_memory, open_hdf5
+from mscam_dask.data.readers.hdf5 import by_blocks, check_hdf5, in_memory, open_hdf5
 from mscam_dask.data.readers.named_arrays import contents_of, is_matrix
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import as_text

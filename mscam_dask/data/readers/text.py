@@ -14,21 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
-from mscam_dask.data.readers.fields import (
+from mscam_dask.data.readers.dialect import (
     OF_FIXED_WIDTH,
     Dialect,
-    are_rising,
-    are_whole,
     check_decimal,
     check_positions,
     check_widths,
     dialect_of,
     fields_of,
+    shown_fields,
+    split_rows,
+)
+from mscam_dask.data.readers.fields import (
+    are_rising,
+    are_whole,
     is_number,
     is_value,
     is_whole_number,
-    shown_fields,
-    split_rows,
 )
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank

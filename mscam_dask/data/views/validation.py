@@ -13,12 +13,8 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import is_of_ids, label_rank
-from mscam_dask.data.views.multi_view import (
-    LARGEST,
-    MultiViewData,
-    missing_cells,
-    refuse_missing_cells,
-)
+from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import blocks_of_rows
 from mscam_dask.data.views.sample_ids import linked_groups
 from mscam_dask.data.views.sources import (

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
-from mscam_dask.data.readers.combine import labels_of_file
-from mscam_dask.data.readers.fields import fields_of, is_blank
+from mscam_dask.data.readers.dialect import fields_of, is_blank
+from mscam_dask.data.readers.labels import labels_of_file
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
 from tests.messages import raises

@@ -1,0 +1,194 @@
+"""Executor, observers, callbacks and checkpoint store of an estimator, and functions applied to its views."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pickle import PicklingError, dumps
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
+
+from msgspec import Meta
+
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import RowSource
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
+from mscam_dask.engine.session import CheckpointStore, Observer
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.types.allowed import Count, check_value
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed.deploy.cluster import Cluster
+
+
+_MAX_THREADS = 8
+
+
+def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False) -> Executor:
+    """Executor of a fit: the workers of the client, with a dashboard page if `watched`, or `n_jobs` threads of this process."""
+    if client is not None:
+        from mscam_dask.engine.executors.dask import DaskExecutor
+        from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
+
+        executor = DaskExecutor(client)
+        if watched:
+            ensure_page(client)  # logs once why there is none
+            executor.dashboard = page_link(client)
+        return executor
+    if n_jobs is None or n_jobs == -1:
+        from dask.system import CPU_COUNT
+
+        n_jobs = min(_MAX_THREADS, CPU_COUNT)
+    allowed = Meta(title="a whole number >= 1, or None or -1 for all cores")
+    n_threads = check_value("n_jobs", n_jobs, Annotated[Count, allowed])
+    return SerialExecutor() if n_threads == 1 else ThreadExecutor(n_threads)
+
+
+@contextlib.contextmanager
+def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
+    """Client for tasks: the given one, or one of the given cluster that is closed at the end."""
+    if client is None:
+        yield None
+        return
+    # as Dask tells them apart
+    is_cluster = isinstance(getattr(client, "scheduler_address", None), str)
+    is_usable = is_cluster or hasattr(client, "scheduler_info")
+    if isinstance(client, type) or not is_usable or client.asynchronous:
+        address = repr(client) if isinstance(client, str) else "address"
+        raise ConfigurationError(
+            f"client={client!r} is not usable: allowed is a synchronous distributed.Client, such as "
+            f"distributed.Client({address}), a cluster such as distributed.LocalCluster(), or None for "
+            "threads of this process. Make it without asynchronous=True, or call fit in a thread (asyncio.to_thread)."
+        )
+    if not is_cluster:
+        yield cast("Client", client)
+        return
+    from mscam_dask.engine.executors.dask import client_of
+
+    with client_of(client) as own:
+        yield own
+
+
+def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
+    """Raise for unusable callbacks or an unusable checkpoint store, before a fit starts."""
+    if callbacks is not None and not (
+        isinstance(callbacks, list | tuple) and all(callable(one) for one in callbacks)
+    ):
+        raise ConfigurationError(
+            f"callbacks={callbacks!r} is not usable: allowed is a list of callables, each called with "
+            "every event of the fit, or None."
+        )
+    if checkpoint_store is not None and not (
+        callable(getattr(checkpoint_store, "load", None))
+        and callable(getattr(checkpoint_store, "save", None))
+    ):
+        raise ConfigurationError(
+            f"checkpoint_store={checkpoint_store!r} is not usable: allowed is an object with load and save, such as "
+            "mscam_dask.data.checkpoints.FileCheckpointStore(directory), or None."
+        )
+
+
+def observers_of(
+    estimator: Any, data: MultiViewData, n_clusters: int, client: Client | None, executor: Any
+) -> tuple[Observer, ...]:
+    """Callbacks of an estimator, and one for the dashboard of the cluster, where the fit is announced."""
+    observers = tuple(estimator.callbacks or ())
+    if client is None:
+        return observers
+    from mscam_dask.monitor.dashboard.plugin import ClusterEvents
+
+    given = (one for one in observers if isinstance(one, ClusterEvents) and one.serves(client))
+    events = next(given, None)
+    if events is None:
+        events = ClusterEvents(client)
+        observers = (*observers, events)
+    events.new_run(
+        executor.run_id, views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
+    )
+    return observers
+
+
+_SHARED = ("client", "callbacks", "checkpoint_store")
+
+
+class SharedResourcesMixin:
+    """Mixin for estimators: clones share client, callbacks and checkpoint store; pickles omit what cannot be pickled."""
+
+    client: Client | Cluster | None
+    callbacks: Sequence[Observer] | None
+    checkpoint_store: CheckpointStore | None
+
+    def __sklearn_clone__(self) -> Self:
+        """Unfitted estimator with the same parameters; see `sklearn.base.clone`."""
+        bare = self.__copy__()
+        for name in _SHARED:
+            setattr(bare, name, None)
+        cloned: Self = super(SharedResourcesMixin, bare).__sklearn_clone__()  # type: ignore[misc]  # of BaseEstimator
+        for name in _SHARED:
+            setattr(cloned, name, getattr(self, name))
+        return cloned
+
+    def __copy__(self) -> Self:
+        """Shallow copy with client, callbacks and checkpoint store, which are valid in this process."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for pickles and deep copies."""
+        state: dict[str, Any] = {**super().__getstate__(), "client": None}  # type: ignore[dict-item]  # untyped
+        if self.callbacks is not None:
+            state["callbacks"] = tuple(filter(_can_be_pickled, self.callbacks))
+        if not _can_be_pickled(self.checkpoint_store):
+            state["checkpoint_store"] = None
+        return state
+
+
+def _can_be_pickled(value: object) -> bool:
+    try:
+        dumps(value)
+    except (PicklingError, TypeError, AttributeError):
+        return False
+    return True
+
+
+_Result = TypeVar("_Result")
+
+
+def map_views(
+    function: Callable[[RowSource], _Result],
+    views: Sequence[RowSource],
+    executor: Executor,
+    *,
+    stage: str,
+) -> list[_Result]:
+    """Apply a function to each view, or part of a view, and return the results in their order.
+
+    Stored views are read by one task each, so that a large store does not pass through the driver; arrays in its
+    memory are processed there, unless tasks share this memory. DataError: that of the first view that has one.
+    """
+    is_task = [executor.shares_memory or not view.is_in_memory for view in views]
+    of_tasks: Iterator[_Result | DataError] = iter(())
+    if any(is_task):
+        with executor:
+            handles = [
+                executor.submit(_outcome, function, view, key=f"{stage}/{view.name}")
+                for view, own in zip(views, is_task, strict=True)
+                if own
+            ]
+            of_tasks = iter(executor.gather(handles))
+    results = []
+    for view, own in zip(views, is_task, strict=True):
+        outcome = next(of_tasks) if own else _outcome(function, view)
+        if isinstance(outcome, DataError):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
+def _outcome(function: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
+    """Result of the function, or its data error, returned so that the task is not retried."""
+    try:
+        return function(view)
+    except DataError as error:
+        return error
