@@ -338,20 +338,20 @@ def _better_candidate(
     candidates: list[Any] = [
         stage.submit(choice.candidate_partitions, points, some, n_clusters) for some in linkages
     ]
+    linked = linkages[0] if is_supported else stage.submit(operator.add, *linkages, kind="linkages")
     if not is_supported:
         counted: Any = context.counted
         if counted is None:  # as "auto" has it for this number
-            linked = stage.submit(operator.add, *linkages, kind="linkages")
             counted = stage.item(
                 stage.submit(choice.best_by_p_value, points, linked, [], n_clusters), 1
             )
         candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
-    is_selected = context.n_clusters_selection is not None
+    may_be_more: Any = linked if context.n_clusters_selection is None else ()
     best = stage.value(
         stage.submit(
-            choice.best_by_borders, points, partitions, graphs, tested.borders, is_selected
+            choice.best_by_borders, points, partitions, graphs, tested.borders, may_be_more
         )
     )
     return stage.item(partitions, best) if best else None

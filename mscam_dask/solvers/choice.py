@@ -177,11 +177,11 @@ def best_by_borders(
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
     own: Borders,
-    is_selected: bool,  # noqa: FBT001 - tasks take positions
+    linkages: Sequence[Linkage],
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
-    `is_selected` says that the number of clusters was selected by borders.
+    The linkages give partitions into one cluster more; there are none if the number of clusters was selected by borders.
 
     A candidate must have no cluster of one sample, and keep as many clusters as the first when both are merged until all
     borders hold. The corrected level is the level divided by the number of candidates. A supported candidate is better in
@@ -189,8 +189,8 @@ def best_by_borders(
 
     1. All its borders hold at the corrected level, and the part of its entropy that the neighbors in all views do not
        explain is at most 5 % of that of the first.
-    2. All its borders hold at that level, no cluster of the first stands, and the neighbors explain at least half as many nats
-       of it, or the number of clusters was selected.
+    2. All its borders hold at that level, no cluster of the first stands, and no partition into one cluster more has borders
+       that all hold: otherwise the candidate would be one choice of several clusters.
     3. The views do not separate all pairs of clusters of the first that have no border, and the neighbors explain a larger
        share of its entropy.
     4. They separate all, and the first is not supported: the neighbors explain a larger share, also in nats, and all its
@@ -206,16 +206,20 @@ def best_by_borders(
     least_nats = least_share * entropy(partitions[0])
     are_separated = all(views_separate(points, partitions[0], own))
     most_unexplained, n_stand = RULES.level * (1.0 - least_share), int(own.stand.sum())
+
+    @functools.cache
+    def is_finest() -> bool:
+        return best_by_p_value(points, linkages, [], len(own.sizes) + 1)[0] > RULES.level
+
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
         share = explained_share(views, labels)
         nats = share * entropy(labels)
         is_half = 2.0 * nats >= least_nats
         if_all_hold = 1.0 - share <= most_unexplained  # case 1
-        if_all_hold |= n_stand == 0 and (is_half or is_selected)  # case 2
         may_be = not are_separated or (nats > least_nats and not own.support)  # cases 3 and 4
         may_be = may_be and share > least_share
-        if not (if_all_hold or may_be):
+        if not (if_all_hold or n_stand == 0 or may_be):
             continue  # borders take most of the time
         found = borders(points, labels, len(own.sizes))
         if found.sizes.min() < 2 or found.n_supported < own.n_supported:
@@ -228,6 +232,8 @@ def best_by_borders(
             holds = found.support or (
                 is_half and not own.support and found.stand.sum() >= n_stand > 0
             )
+        if all_hold and n_stand == 0 and not if_all_hold:
+            if_all_hold = is_finest()  # case 2
         if (if_all_hold and all_hold) or (may_be and holds):
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.support, found.n_supported, are_tested, share, -index))

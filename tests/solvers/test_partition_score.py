@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import (
+    Linkage,
     best_by_borders,
     best_by_p_value,
     candidate_partitions,
@@ -263,11 +265,10 @@ def best(
     partitions: list[NDArray[np.int64]],
     views: list[ReferenceGraphs],
     c: int,
-    *,
-    is_selected: bool = False,
+    linkages: Sequence[Linkage] = (),
 ) -> int:
     own = borders(points, partitions[0], c)
-    return best_by_borders(points, partitions, views, own, is_selected)
+    return best_by_borders(points, partitions, views, own, linkages)
 
 
 def separated_pairs(points: JointPoints, labels: NDArray[np.int64], c: int) -> list[bool]:
@@ -280,47 +281,50 @@ def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def test_a_candidate_with_a_border_takes_the_place_of_halves_if_neighbors_explain_it() -> None:
-    rows, labels = normals(0, (300, 60), 9.0, 6)
+    rows, three = normals(0, (300, 60, 60), 9.0, 6)
     points, halves = JointPoints(rows, (3, 3)), halves_of(rows[:, 0])
-    assert best(points, [halves, labels], graphs(labels), 2) == 1
+    labels, more = three // 2, [linkage_of(rows, "ward")]
+    assert best(points, [halves, labels], graphs(labels), 2, more) == 1
     assert borders(points, labels, 2).of_several(1).support
-    assert best(points, [halves, labels], graphs(halves), 2) == 0
-    assert best(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
+    assert best(points, [halves, labels], graphs(halves), 2, more) == 0
+    assert best(points, [halves, halves], graphs(labels), 2, more) == 0  # it has no border
 
 
 def test_where_views_separate_a_pair_neighbors_decide() -> None:
     rng = np.random.default_rng(0)
-    truth = np.repeat(np.arange(5), (200, 200, 200, 20, 20))
-    rows = rng.normal(size=(640, 6))
+    truth = np.repeat(np.arange(6), (200, 200, 200, 20, 20, 20))
+    rows = rng.normal(size=(660, 6))
     rows[truth == 1] += 1.2  # 2.1 standard deviations in each view: there is no valley
     rows[truth == 2, 0] += 20.0
     rows[truth == 3, 1] += 20.0
     rows[truth == 4, 2] += 20.0
+    rows[truth == 5, 4] += 20.0
     first = np.where(truth < 2, truth, 2 + (rows[:, 3] > 0.0))
-    candidate = np.maximum(truth - 1, 0)
-    points = JointPoints(rows, (3, 3))
+    candidate = np.clip(truth - 1, 0, 3)
+    points, more = JointPoints(rows, (3, 3)), [linkage_of(np.eye(6)[truth.clip(1)], "ward")]
     separated = separated_pairs(points, first, 4)
     assert sorted(separated)[0] < sorted(separated)[-1]  # some, not all
-    assert best(points, [first, candidate], graphs(candidate), 4) == 1
-    assert best(points, [first, candidate], graphs(first), 4) == 0
+    assert best(points, [first, candidate], graphs(candidate), 4, more) == 1
+    assert best(points, [first, candidate], graphs(first), 4, more) == 0
 
 
 def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of_them() -> None:
     rng = np.random.default_rng(0)
-    overlapping = np.repeat([0, 1], 200)
     rows = rng.normal(size=(420, 6))
     rows[200:400] += 1.2
     rows[400:] -= 9.0
-    points, first = JointPoints(rows, (3, 3)), np.append(overlapping, np.zeros(20, dtype=np.int64))
+    rows[410:, ::3] -= 9.0
+    points, first = JointPoints(rows, (3, 3)), np.repeat([0, 1, 0], (200, 200, 20))
     apart = np.repeat([0, 1], (400, 20))
+    more = [linkage_of(np.eye(3)[np.repeat([0, 1, 2], (400, 10, 10))], "ward")]
     assert separated_pairs(points, first, 2) == [True]
     # neighbors explain 0.9 of the entropy of the candidate, and 0.65 of that of the fit, which is twice the nats or more, or little
     draws = rng.random(420)
     groups = np.where(draws > 0.99, 2 - 2 * apart, np.where(apart == 1, 2, first))
     few, many = (np.where((draws < q) & (groups < 2), 1 - groups, groups) for q in (0.06, 0.3))
     assert explained_share(graphs(few), apart) > explained_share(graphs(few), first)
-    assert best(points, [first, apart], graphs(few), 2) == 0
-    assert best(points, [first, apart], graphs(many), 2) == 1
+    assert best(points, [first, apart], graphs(few), 2, more) == 0
+    assert best(points, [first, apart], graphs(many), 2, more) == 1
 
 
 def test_clusters_that_views_separate_give_way_to_borders_that_neighbors_explain_better() -> None:
@@ -341,9 +345,9 @@ def test_clusters_that_views_separate_give_way_to_borders_that_neighbors_explain
     assert best(points, [first, truth], graphs(first), 3) == 0
 
 
-@pytest.mark.parametrize(("sizes", "is_taken"), [((150, 100, 50), True), ((288, 6, 6), False)])
-def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_they_are_few_nats(
-    sizes: tuple[int, ...], is_taken: bool
+@pytest.mark.parametrize("sizes", [(150, 100, 50), (288, 6, 6)])
+def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_there_are_more(
+    sizes: tuple[int, ...],
 ) -> None:
     rng = np.random.default_rng(0)
     truth, factor = np.repeat(np.arange(3), sizes), rng.normal(size=300)
@@ -352,15 +356,17 @@ def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_they_are
         rows[truth == cluster, cluster] += 6.0
         rows[truth == cluster, 3 + cluster] += 6.0
     points = JointPoints(rows, (3, 3))
-    parts = np.digitize(factor, np.quantile(factor, [1 / 3, 2 / 3]))
-    noisy = np.where(rng.random(300) < 0.1, rng.integers(0, 3, 300), truth)
-    views = graphs(3 * parts + noisy)  # neighbors explain the parts completely
-    assert explained_share(views, parts) > explained_share(views, truth)
-    assert not borders(points, parts, 3).stand.any()
-    assert all(separated_pairs(points, parts, 3))
-    assert borders(points, truth, 3).of_several(1).p_values.max() <= 0.05
-    assert (best(points, [parts, truth], views, 3) == 1) == is_taken
-    assert best(points, [parts, truth], views, 3, is_selected=True) == 1
+    linkages = [linkage_of(np.eye(3)[truth], "ward")]
+    for c, clusters in ((3, truth), (2, truth // 2)):
+        parts = np.digitize(factor, np.quantile(factor, np.arange(1, c) / c))
+        noisy = np.where(rng.random(300) < 0.1, rng.integers(0, c, 300), clusters)
+        views = graphs(c * parts + noisy)  # neighbors explain the parts completely
+        assert explained_share(views, parts) > explained_share(views, clusters)
+        assert not borders(points, parts, c).stand.any()
+        assert all(separated_pairs(points, parts, c))
+        assert borders(points, clusters, c).of_several(1).p_values.max() <= 0.05
+        assert (best(points, [parts, clusters], views, c, linkages) == 1) == (c == 3)
+        assert best(points, [parts, clusters], views, c) == 1
 
 
 def test_clusters_with_few_samples_between_them_take_the_place_of_parts_of_a_cluster() -> None:
