@@ -90,13 +90,16 @@ def run_file(
     **execution: object,
 ) -> int:
     """Run a pipeline file, or print the plan of a dry run, and return the exit code."""
-    if max_bytes is not None:
-        assignments = (*assignments, f'data.max_bytes="{max_bytes}"')
     document = read_document(pipeline)
     tables = document.tables.keys()
     extensions = () if tables & _PIPELINE_TABLES else installed_extensions()
     extension = next((each for each in extensions if each.owns_tables(tables)), None)
     if extension is not None:
+        if max_bytes is not None:
+            raise ConfigurationError(
+                f"--max-bytes is for a pipeline with [data], not for the experiment {pipeline}. Set "
+                "max_bytes in the table of each data set."
+            )
         code: int = extension.run(
             document,
             assignments=assignments,
@@ -107,7 +110,10 @@ def run_file(
             **execution,
         )
         return code
-    settings = read_config(document, option_overrides(assignments, execution), dask_defaults=True)
+    overrides = option_overrides(assignments, execution)
+    if max_bytes is not None:
+        overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
+    settings = read_config(document, overrides, dask_defaults=True)
     if dry_run:
         show(results_console(), key_values(plan_run(settings, output, insecure=insecure)))
         return 0

@@ -289,7 +289,9 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
 def read_model(path: str | Path) -> StoredModel:
     """Read the parts of a result from which it predicts, as `read_result`."""
     root = Path(path).absolute()
-    arrays = {key: get_array(root, f"model/{key}") for key in _FORMAT.attributes(root)["model"]}
+    attributes = _FORMAT.attributes(root)
+    with usable_attributes(root):
+        arrays = {key: get_array(root, f"model/{key}") for key in attributes["model"]}
     return StoredModel(get_json(root, _RECORDS), arrays)
 
 

@@ -158,6 +158,16 @@ def test_help_and_mistyped_options_import_nothing_heavy(arguments: list[str], co
     assert not set(HEAVY) & set(modules)
 
 
+def helped_with(folder: Path, entry: str) -> subprocess.CompletedProcess[str]:
+    """The help of the command line with an extension of this entry point."""
+    metadata = folder / "site_extension-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: site-extension\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[mscam_dask.experiments]\nsite = {entry}\n")
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return processes.run(*mscam("--help"), env={**os.environ, "PYTHONPATH": path})
+
+
 def test_a_command_of_an_extension_replaces_none_of_ours(tmp_path: Path) -> None:
     (tmp_path / "site_extension.py").write_text(
         "import click\n"
@@ -165,15 +175,16 @@ def test_a_command_of_an_extension_replaces_none_of_ours(tmp_path: Path) -> None
         "    commands = [click.Command('run', help='REPLACED'), click.Command('other')]\n"
         "made = Extension()\n"
     )
-    metadata = tmp_path / "site_extension-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: site-extension\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text(
-        "[mscam_dask.experiments]\nsite = site_extension:made\n"
-    )
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = processes.run(*mscam("--help"), env={**os.environ, "PYTHONPATH": path})
+    done = helped_with(tmp_path, "site_extension:made")
     assert done.returncode == 0
     assert re.search(quotes("'run'", "site_extension:Extension"), done.stderr)
     assert "REPLACED" not in done.stdout
     assert re.search(r"^  other\b", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("entry", ["site_missing:made", "json:made"])
+def test_an_extension_that_cannot_be_loaded_is_named(tmp_path: Path, entry: str) -> None:
+    done = helped_with(tmp_path, entry)
+    assert done.returncode == 1
+    assert entry in done.stderr
+    assert "Traceback" not in done.stderr

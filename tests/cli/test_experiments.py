@@ -178,6 +178,9 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
 ) -> None:
     Path("s.toml").write_text(SWEEP)
     monkeypatch.setenv("MSCAM_SWEEP__N_NEIGHBORS", "8")
+    refused = call("run", "s.toml", "--max-bytes", "1 GB")
+    assert refused.exit_code == 2
+    assert "--max-bytes" in refused.stderr
     planned = call("run", "s.toml", "--set", "sweep.seed=3", "--dry-run")
     assert planned.exit_code == 0, planned.output
     assert re.search(r"\bsensitivity\b.*\boutputs/s\n", planned.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,12 +114,17 @@ def test_an_array_in_pieces_has_the_files_of_the_whole_and_one_chunk_is_in_memor
     assert_array_equal(get_array(tmp_path / "g", "pieces"), values)
 
 
-def test_without_the_newest_another_is_taken_and_it_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arrays_stay", [True, False])
+def test_without_the_newest_another_is_taken_and_it_is_said(
+    tmp_path: Path, *, arrays_stay: bool
+) -> None:
     store = FileCheckpointStore(tmp_path)
     for number in range(3):
         store.save(snapshot(number))
     damaged = root_of(tmp_path, 2) / "zarr.json"
     damaged.unlink()
+    if not arrays_stay:
+        shutil.rmtree(damaged.parent / "arrays")
     assert_same(store.load(), snapshot(1))
     (damage,) = store.damage
     assert str(damaged) in damage
