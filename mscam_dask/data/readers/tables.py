@@ -367,7 +367,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     of_labels: dict[str, list[str]] = {}
     feature_names: tuple[str, ...] | None = None
     rows = TableRows(table, [] if key is None else [key.position], samples)
-    if key is not None:
+    if key is not None and samples:
         texts = rows.texts[key.position].texts
         kept = []
         for row, name in enumerate(texts):

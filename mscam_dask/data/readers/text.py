@@ -498,7 +498,10 @@ class _PlainRows:
 
 
 def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> DataError:
-    remedy = "Put quotes around fields that have the delimiter in them"
+    remedy = (
+        "Put quotes around fields that have the delimiter in them, or write the whole matrix of a triangle "
+        "(as.matrix of a dist in R, scipy.spatial.distance.squareform)"
+    )
     if any("\n" in field for field in row):
         remedy = "If a quote is not closed there, correct it"
     elif row[0].startswith(("#", "%", "!")):

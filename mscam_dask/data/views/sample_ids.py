@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.errors import DataError
-from mscam_dask.types.allowed import check_value
+from mscam_dask.errors import ConfigurationError, DataError
 
 Join = Literal["inner", "outer"]
 """Samples that every holder has, or that any holder has."""
@@ -56,7 +55,11 @@ def join_samples(
     Without a join the holders have the same samples, in any order, and one without ids has them in the
     one order of all others.
     """
-    check_value("join", join, Join | None)
+    if join not in (None, *get_args(Join)):
+        raise ConfigurationError(
+            f"join={join!r} is not usable: allowed are 'inner' (samples that every source has), 'outer' "
+            "(samples that any source has) and None (all sources have the same samples)."
+        )
     known = {name: tuple(own) for name, own in ids.items() if own is not None}
     nameless = [name for name, own in ids.items() if own is None]
     if join is not None and nameless:

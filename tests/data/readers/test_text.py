@@ -502,3 +502,10 @@ def test_fields_are_those_of_the_csv_module(delimiter: str, data: st.DataObject)
 def test_a_name_may_begin_as_a_compressed_file(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, f"{name},x\na,1\nb,2\nc,4\n")
     assert table(path)[0] == [[1.0], [2.0], [4.0]]
+
+
+@pytest.mark.parametrize("labels", [["u", "v", "w"], ["1", "2", "3"]], ids=["text", "numbers"])
+def test_a_table_of_labels_alone_has_no_view(tmp_path: Path, labels: list[str]) -> None:
+    path = write(tmp_path, f"gene,s1,s2,s3\nlabel,{','.join(labels)}\n")
+    with pytest.raises(DataError):
+        ingest(Source(path, samples_in="columns"), tmp_path / "out.zarr")
