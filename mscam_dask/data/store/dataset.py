@@ -194,9 +194,15 @@ def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | P
         recorded_digest=array.attrs["digest"],
         metadata_sha256=checksums[key],
     )
-    if _N_PRESENT not in array.attrs:
+    n_present = array.attrs.get(_N_PRESENT)
+    if n_present is None:
         return view
-    return PresentRows(view, np.flatnonzero(get_array(root, presence)))
+    samples = np.flatnonzero(get_array(root, presence))
+    if len(samples) != n_present:
+        raise corrupt_store(
+            root / presence / METADATA, f"{len(samples)} samples, {n_present!r} expected"
+        )
+    return PresentRows(view, samples)
 
 
 def read_origin(path: str | Location) -> tuple[dict[str, str], ...]:
