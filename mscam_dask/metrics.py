@@ -84,7 +84,7 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy
     0.75
     """
-    true, pred = _both(labels_true, labels_pred)
+    true, pred = _two_partitions(labels_true, labels_pred)
     counts, pairs = contingency_matrix(true, pred), pair_confusion_matrix(true, pred)
     in_either = pairs[0, 1] + pairs[1, 0] + 2 * pairs[1, 1]
     return PartitionScores(
@@ -134,7 +134,7 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
     array([0, 0, 1, 2])
     """
-    true, pred = _both(reference, labels, kinds="biu")
+    true, pred = _two_partitions(reference, labels, kinds="biu")
     classes, (clusters, codes) = np.unique(true), np.unique(pred, return_inverse=True)
     matrix = contingency_matrix(true, pred)
     class_codes, cluster_codes = linear_sum_assignment(matrix, maximize=True)
@@ -151,7 +151,7 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     return names[codes]
 
 
-def _both(
+def _two_partitions(
     labels_true: ArrayLike, labels_pred: ArrayLike, *, kinds: str = "biuU"
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Labels (n_samples,) of two partitions."""

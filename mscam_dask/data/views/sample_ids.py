@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -221,6 +221,12 @@ _DIFFERENCES: dict[str, Callable[[str], str]] = {
 }
 
 
+def _in_one_spelling(text: str) -> str:
+    for change in _DIFFERENCES.values():
+        text = change(text)
+    return text.strip("-")
+
+
 def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str) -> None:
     """Refuse ids of two holders if half of those that differ would be equal if they were written alike."""
     own, others = set(known[name]), set(known[other])
@@ -240,11 +246,7 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
 
 def _alike(left: Sequence[str], right: Sequence[str], *, affixes: bool) -> list[tuple[str, str]]:
     """Ids of both sides that are equal in one spelling, or without what one side has before or after them."""
-    changes = _DIFFERENCES.values()
-    sides = [
-        {reduce(lambda key, change: change(key), changes, text).strip("-"): text for text in side}
-        for side in (left, right)
-    ]
+    sides = [{_in_one_spelling(text): text for text in side} for side in (left, right)]
     found = [(text, sides[1][key]) for key, text in sides[0].items() if key in sides[1]]
     for short, long in (sides, sides[::-1]) if affixes and left and right else ():
         parts: dict[str, str] = {}
