@@ -203,6 +203,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     drift: DriftRecord | None = None
     resumed: tuple[ResumeEntry, ...] = ()
     number: int = 0  # among runs of the pipeline in this root, in the order in which they finished
+    labels_sha256: str | None = None  # of labels.csv, in records without it in `files_sha256`
     files_sha256: dict[str, str] = {}  # of the tables with a row for each sample
     replaces: str | None = None  # directory whose place this run takes when it has finished
 

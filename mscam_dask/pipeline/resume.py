@@ -36,7 +36,7 @@ from mscam_dask.pipeline.stored_run import StoredRun, flat, last_started
 from mscam_dask.pipeline.toml_document import Override, check_name
 
 # Fields of a record that a run has when it has ended.
-_OF_RESULTS = ("exit_code", "ended", "error", "fit", "metrics", "drift")
+_OF_RESULTS = ("exit_code", "ended", "error", "fit", "metrics", "drift", "labels_sha256")
 
 
 @dataclass(frozen=True)

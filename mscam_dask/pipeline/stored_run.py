@@ -143,8 +143,8 @@ class StoredRun:
             content = read_regular(file, max_bytes=limit)
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error}.") from error
-        written = self.record.files_sha256.get(file.name)
-        if written not in (None, hashlib.sha256(content).hexdigest()):
+        written = {"labels.csv": self.record.labels_sha256, **self.record.files_sha256}
+        if written.get(file.name) not in (None, hashlib.sha256(content).hexdigest()):
             raise DataError(
                 f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
                 "writes it again."

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -60,9 +61,17 @@ def test_a_missing_report_is_written_again(finished: RunDirectory, fits: list[An
     assert finished.report.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "samples.parquet"])
-def test_a_changed_cell_is_noticed(first: RunOutcome, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "has_own_field"),
+    [("labels.csv", False), ("labels.csv", True), ("samples.parquet", False)],
+)
+def test_a_changed_cell_is_noticed(first: RunOutcome, name: str, *, has_own_field: bool) -> None:
     path = first.directory.path
+    if has_own_field:  # as in earlier records
+        record = first.directory.read_record()
+        digests = dict(record.files_sha256)
+        earlier = {"labels_sha256": digests.pop(name), "files_sha256": digests}
+        first.directory.write_record(msgspec.structs.replace(record, **earlier))
     file = path / name
     content = file.read_bytes()
     changed = bytearray(content)
