@@ -120,10 +120,8 @@ def score_text(metrics: dict[str, float | None]) -> str:
 def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     """Return names and values of a fit, for `key_values`."""
     by_view = "; scale and alpha per view: see the table" if fit.setting.alpha is None else ""
-    curves, components = (
-        fit.n_clusters_curves,
-        plural(fit.n_connected_components, "connected component"),
-    )
+    components = plural(fit.n_connected_components, "connected component")
+    curves = fit.n_clusters_curves
     selected = "" if curves is None else f"selected from 1 to {curves['counts'][-1]}; "
     clusters = f"{fit.n_clusters} ({selected}graph has exactly {components})"
     pairs = [("Clusters", clusters), ("Status", sentence(fit.message))]

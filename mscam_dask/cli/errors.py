@@ -35,8 +35,14 @@ _ADDRESS_SPACE = 3 * 2**29
 _LIMITS = (MemoryError, ImportError, RuntimeError)
 
 # Errors of paths, besides those of permissions.
-_UNUSABLE = {errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
-_UNUSABLE |= {errno.ENAMETOOLONG, errno.ELOOP}
+_UNUSABLE = {
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+}
 
 
 def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[..., None]:

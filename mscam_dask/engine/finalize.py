@@ -335,11 +335,12 @@ def _better_candidate(
     linkages = [stage.submit(choice.graph_linkages, graphs, n_clusters)]
     if not is_supported:
         linkages.append(stage.submit(choice.point_linkages, points))
+    linked: Any = linkages[0]
     candidates: list[Any] = [
         stage.submit(choice.candidate_partitions, points, some, n_clusters) for some in linkages
     ]
-    linked = linkages[0] if is_supported else stage.submit(operator.add, *linkages, kind="linkages")
     if not is_supported:
+        linked = stage.submit(operator.add, *linkages, kind="linkages")
         counted: Any = context.counted
         if counted is None:  # as "auto" has it for this number
             counted = stage.item(
@@ -348,11 +349,10 @@ def _better_candidate(
         candidates.append([counted])
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
-    may_be_more: Any = linked if context.n_clusters_selection is None else ()
+    if context.n_clusters_selection is not None:
+        linked = []  # more clusters were tried
     best = stage.value(
-        stage.submit(
-            choice.best_by_borders, points, partitions, graphs, tested.borders, may_be_more
-        )
+        stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders, linked)
     )
     return stage.item(partitions, best) if best else None
 

@@ -225,7 +225,7 @@ class ClusterSpaceMixin(
 def feature_effects(
     view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Numbers (c, d) of each `ClusterFeature`, by cluster and column of a view; NaN without samples.
+    """Values (c, d) of the fields of `ClusterFeature`, by cluster and column of a view; NaN without samples.
 
     J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
     """
@@ -271,7 +271,7 @@ def _strongest(
     for cluster, row in enumerate(np.where(np.isnan(sizes), 0.0, sizes)):
         for column in np.argsort(-np.abs(row), kind="stable")[:top].tolist():
             if row[column] != 0.0:
-                values = {name: float(of[cluster, column]) for name, of in effects.items()}
+                values = {key: float(array[cluster, column]) for key, array in effects.items()}
                 own, feature = int(clusters[cluster]), str(names[column])
                 yield ClusterFeature(view.name, own, feature, column, **values)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
 
-
 _MAX_THREADS = 8
 
 

@@ -209,6 +209,7 @@ def best_by_borders(
 
     @functools.cache
     def is_finest() -> bool:
+        """Whether no partition into one cluster more has borders that all hold."""
         return best_by_p_value(points, linkages, [], len(own.sizes) + 1)[0] > RULES.level
 
     better = []

@@ -1,3 +1,3 @@
-"""Readers of file formats, of which `combine.read_sources` chooses one by the suffix of a file."""
+"""Readers of file formats, of which `registry.read_sources` chooses one by the suffix of a file."""
 
 from __future__ import annotations

@@ -205,14 +205,14 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
         for order in (ids, reversed(ids))
     )
     named = {*range(n_first), *range(len(values) - n_last, len(values))}
-    is_large = len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS
-    found = []
-    for row in sorted(named | ({0, last} if is_large else set())):
-        others = np.delete(values, [*({*named} if row in named else {row})], axis=0)
-        if _is_statistic(values[row], others, _STATISTICS if row in named else _STATISTICS[:2]):
-            found.append(row)
+    rest = values[n_first : len(values) - n_last]
+    found = [row for row in named if _is_statistic(values[row], rest, _STATISTICS)]
+    if len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS:
+        others = ((row, np.delete(values, row, axis=0)) for row in {0, last} - named)
+        found += [row for row, rest in others if _is_statistic(values[row], rest, _STATISTICS[:2])]
     if found:
-        what = repr(ids[found[0]]) if ids else f"row {found[0]} (counted from 0 below the header)"
+        first = min(found)
+        what = repr(ids[first]) if ids else f"row {first} (counted from 0 below the header)"
         raise DataError(
             f"{where}: {what} is no sample: it has the sums, means or other statistics of the others. Remove it, or move and "
             "rename it if it is one: this is looked for in the first and the last rows."

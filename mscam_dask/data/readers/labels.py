@@ -194,5 +194,6 @@ def read_sample_columns(
     columns = {}
     for name, column in zip(names[1:], others, strict=True):
         values = pd.Series(parsed_labels(column.texts)).convert_dtypes().replace("", None)
-        columns[name] = np.array([*values.astype(object).where(values.notna(), None), None])[places]
+        told = [*values.astype(object).where(values.notna(), None), None]
+        columns[name] = np.array(told)[places]  # the last, None, for samples that are not there
     return columns

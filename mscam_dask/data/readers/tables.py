@@ -119,7 +119,7 @@ class TableRows:
         return found
 
     def take_out(self, row: int) -> list[str]:
-        """Leave out the numbers of a row later, and return its fields."""
+        """Return the fields of a row that is no feature, and forget those of them that are no numbers."""
         return [
             self.bad.get(place, {}).pop(row, np.format_float_positional(value, trim="-"))
             for place, value in zip(self.numbers, self.values[row], strict=True)
@@ -242,11 +242,7 @@ def _on_rows(
         values = np.empty((len(rows.texts[truth].texts), 0))
     if ids is None and table.source.id_column is None:
         _check_long(table, values)
-        notes += [
-            f"column {names[place]!r} alone rises from row to row, as an axis does; if the other columns are the samples, "
-            "set --samples-in columns."
-            for place in (features[:1] if _rises_alone(values) else ())
-        ]
+        notes += _notes_of_axis(values, [names[place] for place in features])
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
@@ -431,6 +427,14 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
             f"{table.where}: columns [{listed(found)}] have values, and names if any, unlike those of {len(others)} others. Remove them if they "
             "describe the features (--id-column takes one as the names of these), or name them as the others if they are samples."
         )
+
+
+def _notes_of_axis(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on a first column that alone rises from row to row: the other columns may be the samples."""
+    if not _rises_alone(values):
+        return []
+    axis = f"column {names[0]!r} alone rises from row to row, as an axis does"
+    return [f"{axis}; if the other columns are the samples, set --samples-in columns."]
 
 
 def _rises_alone(values: NDArray[Any]) -> bool:

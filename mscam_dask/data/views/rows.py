@@ -165,11 +165,11 @@ def restrict_to_present(
 
 def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Positions of the rows of an array or a file that are all NaN, but for the diagonal of a square pairwise view."""
-    nowhere = np.zeros(0, dtype=np.int64)
+    absent = np.zeros(0, dtype=np.int64)
     if not isinstance(view, ArrayRows | DaskRows) or (isinstance(view, DaskRows) and not view.file):
-        return nowhere
+        return absent
     if view.dtype.kind != "f" or 0 in view.shape:
-        return nowhere
+        return absent
     array: Any = view.array if columns is None else view.array[:, columns]
     if isinstance(array, sparse.csr_array):
         n_nan = np.concatenate(([0], np.cumsum(np.isnan(array.data))))
@@ -182,8 +182,8 @@ def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[
         gone = np.isnan(view.read(start, stop))
         if has_diagonal:
             gone[np.arange(stop - start), np.arange(start, stop)] = True
-        nowhere = np.append(nowhere, np.flatnonzero(gone.all(axis=1)) + start)
-    return nowhere
+        absent = np.append(absent, np.flatnonzero(gone.all(axis=1)) + start)
+    return absent
 
 
 class SampledRows(LiftedRows):
