@@ -360,10 +360,9 @@ def _better_candidate(
 def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> Handle:
     """Submit the assessment of a partition; of a trivial one, only the agreement of the views."""
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    names = compared_views(prepared.validation_views)
+    names, selection = compared_views(prepared.validation_views), context.n_clusters_selection
     agreement = prepared.scorer.view_agreement(names)
     if final.status.is_trivial:
-        selection = context.n_clusters_selection
         tried: dict[str, Any] = {}
         if selection is not None and final.status is Status.NO_STRUCTURE:
             tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
@@ -385,7 +384,8 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
         agreement,
         weights,
         tested.views_agree,
-        0 if context.n_clusters_selection is None else context.n_clusters_selection.counts[-1],
+        # of known labels, the classes may give the number
+        selection.counts[-1] if selection is not None and context.known is None else 0,
     )
 
 

@@ -94,7 +94,8 @@ class Assessment:
     view_agreement: NDArray[np.float64]  # (V, V)
     cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
     cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
-    n_tried: int = 0  # largest number of clusters that was tried; 0 if the number was given
+    # Largest number of clusters that was tried; 0 if the number was given, or labels that may give it.
+    n_tried: int = 0
     # Whether some cluster has correlated discriminants in the views: `solvers.partition_score.views_agree`.
     views_agree: bool = True
     # Whether the data tell which clusters of the batches are the same: `solvers.batch_effects.batch_cells`.

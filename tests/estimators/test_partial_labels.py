@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, MscamError
+from mscam_dask.types.result import Structure
 from tests.benchmark_sets import path_of, read_set
 from tests.messages import quotes
 from tests.omics import anndata_of, mudata_of
@@ -144,6 +145,15 @@ def test_an_automatic_number_of_clusters_has_one_for_each_class_at_least() -> No
     model = fit(views, finer, "auto", max_clusters=2 * C + 1, **FIXED)
     assert model.n_clusters_ == 2 * C
     assert_kept(model.labels_, finer)
+
+
+def test_a_number_that_known_labels_give_is_not_said_to_be_selected_by_borders() -> None:
+    rng = np.random.default_rng(0)
+    some = np.where(np.arange(N) < 12, np.arange(N) % 3, -1)
+    model = fit(rng.normal(size=(N, 5)), some, "auto", **FIXED)
+    assert model.n_clusters_ == 3
+    assert model.structure_ is Structure.NONE
+    assert "selected" not in model.solution_.assessment.message
 
 
 def test_equal_samples_share_a_label() -> None:
