@@ -1,23 +1,20 @@
 """The store of a run's result: labels, consensus graph, view embeddings, history and the model.
 
-Layout, version 6, one Zarr v3 group::
+Layout, version 7, one Zarr v3 group::
 
-    result.zarr/                    attributes: format, format_version, status, n_samples,
-        |                           n_connected_components, n_neighbors, score, view_names,
-        |                           view_contributions, the names in the last three groups, and
-        |                           nodes and checksum (see `mscam_dask.data.store.arrays`)
+    result.zarr/                    attributes: format, format_version, status, n_samples, names of
+        |                           views with embeddings and coordinates, and nodes and
+        |                           checksum (see `mscam_dask.data.store.arrays`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
         consensus_graph/indptr
         learned_graph/...           the same, where it is not the consensus graph
-        assessment/...              the arrays of `mscam_dask.types.result.Assessment`; its texts are
-                                    in the root attribute "assessment"
         view_embeddings/0           (sample, component) float64; attribute: name
         view_coordinates/0          (sample, axis) float32, where views have them; attribute: name
-        model/records               (byte,) uint8, JSON as UTF-8: settings and records of the fit, with its history
-        model/...                   memberships, encoders and ridge coordinates; see
-                                    `mscam_dask.estimators._stored`
+        fit/records                 (byte,) uint8, JSON as UTF-8: `mscam_dask.types.result.FitRecords`
+        fit/0, ...                  its arrays; the JSON has their keys in their places
+        model/records, model/0, ... the same of `mscam_dask.estimators._stored.FittedModel`
 
 The rules are those of `mscam_dask.data.store.arrays`: crc32c on every chunk, every chunk written,
 numbers only, names in attributes.
@@ -25,11 +22,12 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -58,13 +56,7 @@ from mscam_dask.data.store.filesystem import (
 )
 from mscam_dask.errors import DataError
 from mscam_dask.types.events import IterationFinished, NClustersSelected
-from mscam_dask.types.result import (
-    ArraysInMemory,
-    Assessment,
-    Borders,
-    FitResult,
-    Solution,
-)
+from mscam_dask.types.result import ArraysInMemory, FitRecords, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -73,18 +65,14 @@ if TYPE_CHECKING:
 
 _FORMAT = Format(
     "mscam_dask.result",
-    6,
+    7,
     other="Give the result.zarr of a run directory.",
     again="run the pipeline again",
 )
 
-# Arrays of an assessment, arrays of its borders, and its other fields.
-_ASSESSED = ("cluster_agreement", "contradictions", "view_agreement", "cluster_tree")
-_BORDERS = ("p_values", "counts", "sizes")
-_OTHERS = ("cluster_names", "view_names", "n_tried", "views_agree", "batches_matched")
-_RECORDS = "model/records"
-
 Values = NDArray[Any] | ArrayPieces
+
+_Records = TypeVar("_Records")
 
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 _GRAPH_PARTS = ("data", "indices", "indptr")
@@ -96,7 +84,7 @@ _EMBEDDINGS: dict[str, np.dtype[Any]] = {
 
 @dataclass(eq=False)
 class StoredArrays:
-    """`ResultArrays` in a store, or in a directory in which it is still being written, each read when first used."""
+    """`ArraysInMemory` in a store, or in a directory in which it is still being written, each read when first used."""
 
     root: Path
     n_samples: int
@@ -155,25 +143,36 @@ def put_embedding(group: Any, kind: str, index: int, name: str, values: Values) 
     array.attrs["name"] = name
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class StoredResult(FitResult):
-    """Contents of a result store: `status` is the name of a `Status`, `history` is over (outer_iteration, view)."""
+def put_records(group: Any, key: str, value: Any) -> None:
+    """Write a dataclass as JSON in key/records; its arrays are key/0, key/1, ..., and the JSON has their keys."""
+    numbers = itertools.count()
 
-    status: str
-    history: xarray.Dataset
-    assessment: Assessment
+    def put(item: Any) -> Any:
+        if isinstance(item, np.generic):
+            return item.item()
+        place = f"{key}/{next(numbers)}"
+        put_array(group, place, item)
+        return place
 
-
-@dataclass(frozen=True, eq=False)
-class StoredModel:
-    """Parts of a fit from which it predicts: values that JSON can hold, NaN and infinity too, and arrays by key."""
-
-    records: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    put_json(group, f"{key}/records", msgspec.to_builtins(value, enc_hook=put))
 
 
-def write_result(solution: Solution, output: str | Path, model: StoredModel | None = None) -> Path:
-    """Write a fit's result, with a `model` if it is to predict, complete or not at all; return its absolute path."""
+def get_records(root: Path, key: str, kind: type[_Records]) -> _Records:
+    """Read what `put_records` wrote."""
+    records = get_json(root, f"{key}/records")
+    try:
+        return msgspec.convert(records, kind, dec_hook=lambda _, place: get_array(root, place))
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, DataError):  # of an array
+            raise error.__cause__ from error
+        raise DataError(
+            f"{root / key} has records that this version of mscam_dask cannot read ({error}). Read them with the "
+            "version that wrote them, or run the pipeline again."
+        ) from error
+
+
+def write_result(solution: Solution, output: str | Path, model: Any = None) -> Path:
+    """Write a fit's result, with a dataclass `model` if it is to predict, complete or not at all; return its absolute path."""
     root = Path(output).absolute()
     if root.exists():
         raise DataError(f"{root} exists; a result is never overwritten. Choose another output.")
@@ -185,9 +184,10 @@ def write_result(solution: Solution, output: str | Path, model: StoredModel | No
     partial = new_partial(root) if begun is None else begun.root
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial, model or StoredModel(), begun)
+            _write(solution, partial, model, begun)
             read_result(partial)
-            read_model(partial)
+            if model is not None:
+                read_model(partial, type(model))
             sync_tree(partial)
             rename_durably(partial, root)
     finally:
@@ -197,31 +197,18 @@ def write_result(solution: Solution, output: str | Path, model: StoredModel | No
     return root
 
 
-def _write(
-    solution: Solution, directory: Path, model: StoredModel, begun: StoredArrays | None
-) -> None:
+def _write(solution: Solution, directory: Path, model: Any, begun: StoredArrays | None) -> None:
     import zarr
 
-    arrays, assessment = solution.arrays, solution.assessment
+    arrays = solution.arrays
     group = zarr.open_group(directory, mode="r+") if begun else new_group(directory)
     group.attrs.put(
         {
             **_FORMAT.marks,
             "status": solution.status.name,
             "n_samples": len(solution.labels),
-            "n_connected_components": int(solution.n_connected_components),
-            "n_neighbors": int(solution.n_neighbors),
-            "score": float(solution.score),
-            "view_names": list(solution.view_contributions),
-            "view_contributions": [float(share) for share in solution.view_contributions.values()],
             "view_embeddings": list(begun.embedded_views if begun else arrays.view_embeddings),
             "view_coordinates": list(begun.projected_views if begun else arrays.view_coordinates),
-            "has_learned_graph": not solution.status.is_learned,
-            "assessment": {
-                **{name: getattr(assessment, name) for name in _OTHERS},
-                "has_borders": assessment.borders is not None,
-            },
-            "model": list(model.arrays),
         }
     )
     put_array(group, "labels", solution.labels.astype("<i8"))
@@ -234,65 +221,43 @@ def _write(
         for kind in _EMBEDDINGS:
             for index, (name, values) in enumerate(getattr(arrays, kind).items()):
                 put_embedding(group, kind, index, name, values)
-    for name in _ASSESSED:
-        put_array(group, f"assessment/{name}", getattr(assessment, name))
-    for name in _BORDERS if assessment.borders is not None else ():
-        put_array(group, f"assessment/borders/{name}", getattr(assessment.borders, name))
-    put_json(group, _RECORDS, {**model.records, "history": msgspec.to_builtins(solution.history)})
-    for key, values in model.arrays.items():
-        put_array(group, f"model/{key}", values)
+    records = {one.name: getattr(solution, one.name) for one in fields(FitRecords)}
+    put_records(group, "fit", FitRecords(**records))
+    if model is not None:
+        put_records(group, "model", model)
     write_checksums(group, directory)
 
 
-def read_result(path: str | Path) -> StoredResult:
+def read_result(path: str | Path) -> Solution:
     """Read and verify a store written by `write_result`; arrays of large data are read again when they are used."""
     root = Path(path).absolute()
     attributes = _FORMAT.attributes(root)
     with usable_attributes(root):
-        names = attributes["view_names"]
+        status = Status[attributes["status"]]
         stored = StoredArrays(
             root,
             attributes["n_samples"],
-            has_learned_graph=attributes["has_learned_graph"],
+            has_learned_graph=not status.is_learned,
             embedded_views=tuple(attributes["view_embeddings"]),
             projected_views=tuple(attributes["view_coordinates"]),
         )
         is_large = stored.n_samples > SIZES.exact_samples
         if is_large:
             verify_arrays(root, attributes)
-        records = get_json(root, _RECORDS)["history"]
-        history = msgspec.convert(records, tuple[IterationFinished, ...])
-        return StoredResult(
+        return Solution(
+            **vars(get_records(root, "fit", FitRecords)),
             labels=get_array(root, "labels"),
+            status=status,
             arrays=stored if is_large else stored.loaded(),
-            n_connected_components=attributes["n_connected_components"],
-            status=attributes["status"],
-            score=attributes["score"],
-            n_neighbors=attributes["n_neighbors"],
-            view_contributions=dict(zip(names, attributes["view_contributions"], strict=True)),
-            history=history_dataset(history, names),
-            assessment=_assessment(root, attributes["assessment"]),
+            encoders={},
         )
 
 
-def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
-    borders = None
-    if texts["has_borders"]:
-        found = {name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}
-        borders = Borders(**found)
-    fields: dict[str, Any] = {name: get_array(root, f"assessment/{name}") for name in _ASSESSED}
-    for name in _OTHERS:
-        fields[name] = tuple(texts[name]) if isinstance(texts[name], list) else texts[name]
-    return Assessment(borders=borders, **fields)
-
-
-def read_model(path: str | Path) -> StoredModel:
-    """Read the parts of a result from which it predicts, as `read_result`."""
+def read_model(path: str | Path, kind: type[_Records]) -> _Records:
+    """Read the parts of a result from which it predicts."""
     root = Path(path).absolute()
-    attributes = _FORMAT.attributes(root)
-    with usable_attributes(root):
-        arrays = {key: get_array(root, f"model/{key}") for key in attributes["model"]}
-    return StoredModel(get_json(root, _RECORDS), arrays)
+    _FORMAT.attributes(root)
+    return get_records(root, "model", kind)
 
 
 _PER_ITERATION = {

@@ -55,7 +55,6 @@ from mscam_dask.types.result import (
     ArraysInMemory,
     Assessment,
     Borders,
-    ResultArrays,
     Solution,
     Status,
     shares_of_views,
@@ -202,7 +201,7 @@ def _solution(
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
         graphs["learned_graph"] = final.learned_graph
-    arrays: ResultArrays = (
+    arrays = (
         gather_arrays(stage, graphs, embeddings, coordinates, order)
         if directory is None or order.is_whole
         else store_arrays(stage, directory, graphs, embeddings, coordinates, order)

@@ -372,7 +372,7 @@ class NeighborPredictMixin(FittedAttributes):
 
     def _encoded(self, data: MultiViewData) -> EncodedRows:
         encoders = {name: self.solution_.encoders[name] for name in self._voting_views()}
-        return EncodedRows(data, cast("dict[str, Encoder]", encoders))
+        return EncodedRows(data, encoders)
 
     def _training_views(self) -> MultiViewData:
         """Views of the fit that vote, without ids and labels."""

@@ -14,7 +14,7 @@ import numpy as np
 from dask.system import CPU_COUNT
 from scipy.sparse.csgraph import connected_components
 
-from mscam_dask.data.results import StoredResult, read_result
+from mscam_dask.data.results import read_result
 from mscam_dask.data.store.dataset import verify_store
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.messages import plural
@@ -173,7 +173,7 @@ def _data(run: StoredRun) -> Check:
 _TOLERANCE = 1e-9
 
 
-def violations(result: StoredResult | Solution) -> tuple[str, ...]:
+def violations(result: Solution) -> tuple[str, ...]:
     """Return the invariants that a result violates, as sentences; empty for a valid result."""
     labels, graph, found = result.labels, result.consensus_graph, []
     shares = np.array(list(result.view_contributions.values()), dtype=np.float64)

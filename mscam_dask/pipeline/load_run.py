@@ -25,7 +25,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.errors import DataError
-from mscam_dask.estimators._stored import restore_fit
+from mscam_dask.estimators._stored import FittedModel, restore_fit
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.open_data import files_of, sample_column
 from mscam_dask.pipeline.settings import ClusterTable, DataTable
@@ -56,7 +56,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
     """
     run = StoredRun.read(path).finished()
     record, directory = run.record, run.directory
-    result, model = read_result(directory.result), read_model(directory.result)
+    result, model = read_result(directory.result), read_model(directory.result, FittedModel)
     sample_ids = tuple(run.labels().index) if run.data.has_sample_ids else None
     if len(result.labels) != run.data.n_samples:
         raise DataError(
@@ -65,8 +65,9 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
         )
     try:
         parameters = (record.settings or {})["cluster"]["parameters"]
-        n_samples, feature_names = run.data.n_samples, model.records["feature_names"]
-        presence = model.arrays.get("presence", np.ones((n_samples, len(run.data.views)), bool))
+        n_samples, presence = run.data.n_samples, model.presence
+        if presence is None:
+            presence = np.ones((n_samples, len(run.data.views)), dtype=np.bool_)
         views = tuple(
             restrict_to_present(
                 _RunView(
@@ -75,7 +76,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
                     shape=(n_samples, view.shape[1] if view.view_type == "features" else n_samples),
                     dtype=np.dtype(view.dtype),
                     recorded_digest=view.digest,
-                    feature_names=feature_names[view.name] and tuple(feature_names[view.name]),
+                    feature_names=model.feature_names[view.name],
                     store=run.store,
                 ),
                 np.flatnonzero(~has),

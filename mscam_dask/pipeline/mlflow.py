@@ -117,8 +117,8 @@ def log_run(path: str | os.PathLike[str]) -> str:
         scores = run_scores(run)
         mlflow.log_metrics({name: value for name, value in scores.items() if value is not None})
         for name in _OF_ITERATIONS:
-            for step, value in enumerate(history[name].values.tolist()):
-                mlflow.log_metric(f"iteration.{name}", value, step=step)
+            for step, iteration in enumerate(history):
+                mlflow.log_metric(f"iteration.{name}", getattr(iteration, name), step=step)
         for name in _ARTIFACTS:
             if (directory.path / name).is_file():
                 mlflow.log_artifact(str(directory.path / name))

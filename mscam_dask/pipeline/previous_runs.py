@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mscam_dask.data.results import StoredResult, read_result
+from mscam_dask.data.results import read_result
 from mscam_dask.data.store import filesystem
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -157,7 +157,7 @@ def _first_rows(view: RowSource, n_rows: int) -> str:
     return digest.hexdigest((n_rows, view.shape[1]))
 
 
-def _previous_arguments(fit: FitRecord, result: StoredResult, settings: Settings) -> dict[str, Any]:
+def _previous_arguments(fit: FitRecord, result: Solution, settings: Settings) -> dict[str, Any]:
     """Return the settings of a run and the graph weight to start from."""
     setting, requested = fit.setting, settings.cluster.parameters
     arguments: dict[str, Any] = {
@@ -167,11 +167,10 @@ def _previous_arguments(fit: FitRecord, result: StoredResult, settings: Settings
         for name in ("scale", "alpha"):
             arguments[name] = {view: getattr(own, name) for view, own in setting.views.items()}
     given = {name: requested[name] for name in arguments if requested.get(name) is not None}
-    weights = result.history["graph_weight"].values
-    if len(weights):
-        best = int(np.argmax(result.history["score"].values))
-        weight = float(weights[-1 if result.status == Status.CONVERGED.name else best])
-        arguments["constants"] = {**requested["constants"], "graph_weight": weight}
+    if result.history:
+        best = max(result.history, key=lambda record: record.score)
+        last = result.history[-1] if result.status is Status.CONVERGED else best
+        arguments["constants"] = {**requested["constants"], "graph_weight": last.graph_weight}
     if settings.cluster.n_clusters is None:
         arguments |= {"n_clusters": fit.n_clusters, "max_clusters": None}
     return arguments | given

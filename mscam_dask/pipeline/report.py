@@ -16,6 +16,7 @@ from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators._stored import FittedModel
 from mscam_dask.monitor.dashboard.run_state import escaped
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
@@ -30,10 +31,10 @@ def write_report(
     target = directory.report if output is None else output.absolute()
     run = StoredRun(directory, directory.read_record()).finished()
     labels_true, label_names, notes = _truth(run)
-    result, model = read_result(directory.result), read_model(directory.result)
+    result, model = read_result(directory.result), read_model(directory.result, FittedModel)
     sample_ids = list(run.labels().index) if run.data.has_sample_ids else None
     properties, more_notes = _columns(run.record, columns, sample_ids, len(result.labels))
-    membership, names = model.arrays["membership"], np.unique(result.labels)
+    names = np.unique(result.labels)
     moved: list[tuple[str, int, int]] = []
     if directory.moved.is_file():
         samples, clusters = run.clusters(directory.moved)
@@ -56,7 +57,7 @@ def write_report(
         ),
         moved=moved,
         notes=(*notes, *more_notes),
-        samples=sample_table(sample_ids, result.labels, membership, names),
+        samples=sample_table(sample_ids, result.labels, model.membership, names),
         columns=properties,
     )
     directory.write(target, run_page(content).encode())

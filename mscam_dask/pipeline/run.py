@@ -37,7 +37,7 @@ from mscam_dask.errors import (
     system_limit,
     without_credentials,
 )
-from mscam_dask.estimators._stored import stored_model
+from mscam_dask.estimators._stored import FittedModel, fitted_model
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor import run_record
@@ -357,7 +357,7 @@ class Run:
             self._update(fit=fit, drift=drift)
             summary.notes = (*notes, *drift_notes(drift))
             summary.text = fit_summary(fit)
-            model = stored_model(estimator)  # while the workers are there
+            model = fitted_model(estimator)  # while the workers are there
         write = partial(write_result, solution, model=model)
         return previous_runs.ClusteringOutput(solution.labels, fit, write, drift, moved)
 
@@ -506,14 +506,12 @@ def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> run_record.Batches
 
 def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
     """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
-    labels, model = read_result(result).labels, read_model(result)
-    names, of_views = np.unique(labels), model.arrays["view_votes"].T
+    labels, model = read_result(result).labels, read_model(result, FittedModel)
+    names = np.unique(labels)
     votes = {
         view: np.where(column < 0, column, names[column])
-        for view, column in zip(model.records["encoders"], of_views, strict=True)
+        for view, column in zip(model.encoders, model.view_votes.T, strict=True)
     }
-    table = stored_run.sample_table(
-        data.sample_ids, labels, model.arrays["membership"], names, votes
-    )
+    table = stored_run.sample_table(data.sample_ids, labels, model.membership, names, votes)
     suffixes = stored_run.FORMATS if stored_run.has_parquet() else (".csv",)
     return {f"samples{suffix}": stored_run.table_bytes(table, suffix) for suffix in suffixes}

@@ -29,6 +29,7 @@ from mscam_dask.data.store.filesystem import MAX_BYTES, read_regular, rename_dur
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.sample_ids import decoded_id, encoded_id
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCorruptError
+from mscam_dask.estimators._stored import FittedModel
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import DataRecord, FitRecord, RunRecord
@@ -163,7 +164,7 @@ class StoredRun:
                     self.content(self.directory.path / name)
             labels = self.labels().to_numpy()
             result = read_result(self.directory.result)
-            read_model(self.directory.result)
+            read_model(self.directory.result, FittedModel)
         except DataError as error:
             return str(error).partition(". ")[0].removesuffix(".")
         if not np.array_equal(labels, result.labels):

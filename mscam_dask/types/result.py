@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,75 +216,32 @@ class Assessment:
         return f"{len(stand)} of {len(names)} clusters are separated from all others: {missing}"
 
 
-class ResultArrays(Protocol):
-    """Arrays of a fit that have a row for each sample; those in a store are read when they are used."""
-
-    @property
-    def consensus_graph(self) -> csr_array[np.float64]:
-        """Graph A (n, n) with rows on the simplex (a sample alone in its cluster has an empty row)."""
-
-    @property
-    def learned_graph(self) -> csr_array[np.float64]:
-        """Last graph (n, n) of the outer iterations, before it was rebuilt from the partition."""
-
-    @property
-    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        """F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples."""
-
-    @property
-    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        """First principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples."""
-
-
 @dataclasses.dataclass(frozen=True)
 class ArraysInMemory:
-    """`ResultArrays` in memory."""
+    """Arrays of a fit that have a row for each sample; `data.results.StoredArrays` has the same of a store."""
 
+    # A (n, n) with rows on the simplex; a sample alone in its cluster has an empty row
     consensus_graph: csr_array[np.float64]
+    # last one (n, n) of the outer iterations, before it was rebuilt from the partition
     learned_graph: csr_array[np.float64]
+    # F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples
     view_embeddings: dict[str, NDArray[np.float64]]
+    # first principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples
     view_coordinates: dict[str, NDArray[np.float32]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FitResult:
-    """Result of a fit that is the same in memory and in a store; its `arrays` are attributes too."""
+class FitRecords:
+    """Records of a fit, stored with its result as they are declared here."""
 
-    labels: NDArray[np.int64]  # (n,) numbered by first appearance
-    arrays: ResultArrays
     n_connected_components: int  # of the consensus graph
-    score: float  # cross-view information of `labels`, in nats
+    score: float  # cross-view information of the labels, in nats
     n_neighbors: int  # more than requested if k neighbors leave more components than clusters
     view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
-
-    @property
-    def consensus_graph(self) -> csr_array[np.float64]:
-        return self.arrays.consensus_graph
-
-    @property
-    def learned_graph(self) -> csr_array[np.float64]:
-        return self.arrays.learned_graph
-
-    @property
-    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        return self.arrays.view_embeddings
-
-    @property
-    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        return self.arrays.view_coordinates
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Solution(FitResult):
-    """Labels, consensus graph and records of a fit."""
-
-    status: Status
     parameters: Parameters  # of the selected setting
     settings: tuple[events.CandidateSettings, ...]  # all that were tried
     prepared: tuple[events.ViewPrepared, ...]
     history: tuple[events.IterationFinished, ...]
-    # By view, without excluded views.
-    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     assessment: Assessment
     # None and empty if the user set them
     n_clusters_selection: events.NClustersSelected | None = None
@@ -295,6 +253,23 @@ class Solution(FitResult):
     def exclude_views(self) -> tuple[str, ...]:
         """Names of the excluded views."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Solution(FitRecords):
+    """Result of a fit, in memory or read from a store; its `arrays` are attributes too."""
+
+    labels: NDArray[np.int64]  # (n,) numbered by first appearance
+    status: Status
+    arrays: Any  # `ArraysInMemory`, or those of a store
+    # Maps of rows to ridge embeddings (`solvers.ridge_view.Encoder`) by view, without excluded views; none of a
+    # result that was read, whose model has them.
+    encoders: Mapping[str, Any]
+
+    consensus_graph = property(attrgetter("arrays.consensus_graph"))
+    learned_graph = property(attrgetter("arrays.learned_graph"))
+    view_embeddings = property(attrgetter("arrays.view_embeddings"))
+    view_coordinates = property(attrgetter("arrays.view_coordinates"))
 
 
 def _listed(items: Sequence[str], last: str = " and ") -> str:

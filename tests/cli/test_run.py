@@ -33,7 +33,7 @@ def test_results_are_on_standard_output_and_progress_on_standard_error(
     assert record["fit"]["message"][1:] in text
     assert f"ARI {record['metrics']['adjusted_rand_index']:.4f}" in text
     assert re.search(quotes("report.html", "labels.csv", "result.zarr", "run.json"), text)
-    weights = read_result(run / "result.zarr").history["graph_weight"].values
+    weights = [record.graph_weight for record in read_result(run / "result.zarr").history]
     assert len(weights) == record["fit"]["n_outer_iterations"] == 3
     for iteration, weight in enumerate(weights, start=1):
         told = {str(iteration), "3", f"{weight:g}"}

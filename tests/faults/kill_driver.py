@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.data.results import read_result
+from mscam_dask.data.results import history_dataset, read_result
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.run_record import decode_record
 from mscam_dask.pipeline.read_config import read_config
@@ -44,7 +44,8 @@ def outcome_of(root: Path) -> Any:
     """Everything that a run ended with, but times."""
     result = read_result(root / "result.zarr")
     graph = result.consensus_graph
-    history = result.history.drop_vars("seconds")
+    names = list(result.view_contributions)
+    history = history_dataset(result.history, names).drop_vars("seconds")
     arrays: list[Any] = [result.labels, graph.data, graph.indices, graph.indptr]
     arrays += list(result.view_embeddings.values())
     arrays += [history[name].values for name in sorted(map(str, history.variables))]

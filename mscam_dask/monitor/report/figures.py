@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.results import StoredResult
+from mscam_dask.data.results import history_dataset
 from mscam_dask.monitor.messages import number, sentence
 from mscam_dask.plot.pictures import (
     QUANTITIES,
@@ -24,6 +24,7 @@ from mscam_dask.plot.pictures import (
     svg,
     tag,
 )
+from mscam_dask.types.result import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +158,7 @@ def scatter(
     return Scatter(svg(ax.figure), names if graph is None else ("",), spots, frames, *edges)
 
 
-def view_figures(result: StoredResult, rows: NDArray[np.int64]) -> list[tuple[str, str, Scatter]]:
+def view_figures(result: Solution, rows: NDArray[np.int64]) -> list[tuple[str, str, Scatter]]:
     """Key, name and picture of the ridge embeddings of the first views."""
     return [
         (
@@ -175,9 +176,10 @@ _CHARTS = (
 )
 
 
-def convergence_charts(result: StoredResult, n_clusters: int) -> list[LineChart]:
+def convergence_charts(result: Solution, n_clusters: int) -> list[LineChart]:
     """Charts of the outer iterations, of the first views."""
-    history = result.history.isel(view=slice(_VIEW_LIMIT))
+    names = list(result.view_contributions)
+    history = history_dataset(result.history, names).isel(view=slice(_VIEW_LIMIT))
     charts = []
     for name in _CHARTS if history.sizes["outer_iteration"] else ():
         if name in history:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 
-from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.messages import format_n_clusters, number, p_value_text, template
 from mscam_dask.monitor.report.figures import (
     BlockMatrix,
@@ -40,7 +39,7 @@ from mscam_dask.plot.pictures import (
     graph_layout,
     sample_property,
 )
-from mscam_dask.types.result import Assessment, Borders
+from mscam_dask.types.result import Assessment, Borders, Solution
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class RunContent:
     """
 
     record: RunRecord
-    result: StoredResult
+    result: Solution
     settings_text: str
     sample_ids: Sequence[str] | None
     labels_true: NDArray[np.int64] | None

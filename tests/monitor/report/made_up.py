@@ -14,10 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.types.result import ArraysInMemory, Assessment, Borders, Status
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import ArraysInMemory, Assessment, Borders, Solution, Status
 from tests.monitor.records import outer
 
 VIEWS = ("pixels", "edges")
@@ -46,7 +46,7 @@ def block_graph(labels: NDArray[np.int64], n_neighbors: int = 4) -> csr_array[np
 
 def made_up_result(
     labels: NDArray[np.int64], *, views: Sequence[str] = VIEWS, n_iterations: int = 3
-) -> StoredResult:
+) -> Solution:
     """A result with these labels; every embedding is indicators and a little noise."""
     rng = np.random.default_rng(5)
     n_clusters = int(labels.max()) + 1
@@ -64,7 +64,7 @@ def made_up_result(
         for index in range(n_iterations)
     ]
     indicators = np.eye(n_clusters)[labels]
-    return StoredResult(
+    return Solution(
         labels=labels,
         arrays=ArraysInMemory(
             consensus_graph=block_graph(labels),
@@ -77,11 +77,15 @@ def made_up_result(
             },
         ),
         n_connected_components=n_clusters,
-        status=Status.CONVERGED.name,
+        status=Status.CONVERGED,
         score=1.2,
         n_neighbors=4,
         view_contributions=dict.fromkeys(views, 1 / len(views)),
-        history=history_dataset(records, list(views)),
+        history=tuple(records),
+        parameters=Parameters(n_clusters=n_clusters),
+        settings=(),
+        prepared=(),
+        encoders={},
         assessment=made_up_assessment(np.bincount(labels), views) if n_clusters > 1 else None,
     )
 
@@ -152,7 +156,7 @@ def made_up_content(
             "notes": [f"View {views[0]!r}: 1 of 7 columns has one value only."],
         },
         "fit": {
-            "status": result.status,
+            "status": result.status.name,
             "message": Status.CONVERGED.message,
             "n_clusters": n_clusters,
             "n_connected_components": n_clusters,

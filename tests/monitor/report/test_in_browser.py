@@ -255,7 +255,7 @@ def test_every_figure_is_saved_as_svg_and_its_numbers_as_csv(
     # axes are those of the rows in the order of the clusters: of either sign
     np.testing.assert_allclose(np.abs(found), np.abs(plane), atol=0.01)
     rows = list(csv.reader(saved(browser, "view_score as CSV").splitlines()))
-    scores = made.result.history["view_score"].values
+    scores = [record.view_scores for record in made.result.history]
     assert rows[0] == ["outer iteration", "pixels", "edges"]
     np.testing.assert_array_equal(np.array(rows[1:], dtype=float)[:, 1:], scores)
     rows = list(csv.reader(saved(browser, "graph-matrix as CSV").splitlines()))

@@ -105,9 +105,7 @@ def test_edges(case: str) -> None:
         content.result.view_coordinates.clear()
         content = replace(content, samples=None)
     if case == "no iterations":
-        object.__setattr__(
-            content.result, "history", content.result.history.isel(outer_iteration=slice(0))
-        )
+        content = replace(content, result=replace(content.result, history=()))
     page = run_page(content)
     assert ('id="support"' in page) == (case != "one cluster")
     assert ("Contribution" in part_of(page, "views")) == (case != "one cluster")
@@ -294,8 +292,12 @@ def test_views_stand_with_their_preparations_and_a_mark_if_they_are_left_out() -
     settings = [tried, {**tried, "alpha": None, "view_settings": by_view, "exclude_views": []}]
     fit = {"setting": setting, "candidate_settings": settings}
     content = made_up_content(LABELS, fit=fit)
-    content.result.history["dual_residual"].loc[{"view": VIEWS[1]}] = np.nan
-    page = run_page(content)
+    history = tuple(
+        replace(record, views=record.views[:1], view_scores=record.view_scores[:1])
+        for record in content.result.history
+    )
+    result = replace(content.result, history=history)
+    page = run_page(replace(content, result=result))
     key = page.split('<ul class="key"')[1].split("</ul>")[0]
     assert (VIEWS[0] in key, VIEWS[1] in key) == (True, False)
     first, second = (row[0] for row in rows_of(page, "views")[1:3])
