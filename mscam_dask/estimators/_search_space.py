@@ -155,9 +155,11 @@ def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, .
     """Positions of the excluded views in the order of the views; empty if they are selected."""
     excluded = () if exclude_views is None else exclude_views
     is_list = isinstance(excluded, Collection) and not isinstance(excluded, str)
-    if not is_list or any(one not in names for one in excluded) or {*excluded} == {*names}:
+    unknown = [one for one in excluded if one not in names] if is_list else []
+    if not is_list or unknown or {*excluded} == {*names}:
+        problem = f"has no views of the data in {unknown}" if unknown else "is not usable"
         raise ConfigurationError(
-            f"exclude_views={exclude_views!r} is not usable: allowed is a list of some, but not all, of "
+            f"exclude_views={exclude_views!r} {problem}: allowed is a list of some, but not all, of "
             f"{list(names)}, or None."
         )
     return tuple(view for view, name in enumerate(names) if name in excluded)

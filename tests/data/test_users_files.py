@@ -286,6 +286,15 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
         ),
         ["rain", "2001", "--skip"],
     ),
+    "wavelengths below names without ids": (
+        "\n".join(
+            [
+                ",".join(f"w{k}" for k in range(9)),
+                table(13, 9).set_axis(np.arange(400.5, 409), axis=1).to_csv(index=False),
+            ]
+        ),
+        ["400.5", "--skip", "--header"],
+    ),
     "questions and codes below the header": (
         "\n".join([LINES[0], ",age?,sex?,bmi?,sum?", ",Q1,Q2,Q3,Q4", *LINES[1:]]),
         ["Remove these rows", "row 0", "headings"],
@@ -344,7 +353,7 @@ def test_marks_of_features_are_beside_columns_that_are_no_samples(tmp_path: Path
     assert re.match(quotes("refused", "Points", "Fasta", "12 samples"), found), found
 
 
-@pytest.mark.parametrize("odd", [np.arange(20) / 10 + 4, np.arange(20) % 2], ids=["axis", "marks"])
+@pytest.mark.parametrize("odd", [np.arange(20) / 10 + 4, 6 - np.arange(20) / 10, np.arange(20) % 2])
 def test_values_of_features_among_those_of_samples(tmp_path: Path, odd: Any) -> None:
     """Within the range of these; beside rows, an axis is named in a note."""
     known = table(12, 20)
@@ -361,13 +370,14 @@ def test_values_of_features_among_those_of_samples(tmp_path: Path, odd: Any) -> 
 def test_columns_of_numbers_under_other_names_describe_features(
     tmp_path: Path, at_end: bool
 ) -> None:
-    """Their names have no number, and their values are beyond those of samples; a sample without a number is one."""
+    """Their names have no number, and their values are beyond those of samples; samples may lack a number, or be two of a kind."""
     found = A.T.assign(span=[900, 2100, 60, 31000], weight=[0.5, 99.5, -70, 88])
     found = found if at_end else found[["span", "weight", *A.index]]
     said = read(tmp_path, {"a.csv": csv_of(found, "probe")}, (A,), samples_in="columns")
     assert re.match(quotes("refused", "a.csv", "'span'", "'weight'"), said), said
     for known in (
         A.rename({"P03": "Control"}),
+        A.rename({"P03": "KO1", "P04": "KO2"}).mul(np.where(np.arange(12) // 2 == 1, 9, 1), axis=0),
         A.set_axis([*"abcdefghijkl"]) * np.arange(1, 13)[:, None],
     ):
         files = {"a.csv": csv_of(known.T, "probe")}

@@ -156,6 +156,9 @@ def test_places_and_values_of_a_sparse_matrix_are_refused(tmp_path: Path, by: in
     text = "".join(f"{i} {j} {A.iloc[i, j]}\n" for i, j in rows)
     found = read(tmp_path, {"a.txt": text}, (A,))
     assert re.match(quotes("refused", "a.txt", "long table", "--id-column none"), found), found
+    counts = pd.DataFrame(np.arange(36).reshape(12, 3) ** 2 % 17)
+    counts = counts.sort_values([by, 1 - by], ignore_index=True)
+    assert read(tmp_path, {"a.txt": counts.to_csv(index=False, header=False)}, (counts,)) == "right"
 
 
 @pytest.mark.parametrize("names", [("hospnr", "fallnr"), ("x", "y1")])
@@ -209,7 +212,8 @@ def test_features_that_may_be_labels_are_told_without_names(tmp_path: Path, plac
 )
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in: Any) -> None:
-    frame = A.abs().mask(A.iloc[3, 2] == A, code)
+    others = A.abs() if code > 0 else A * -code / 12  # in the range of -code on both sides of zero
+    frame = others.mask(A.iloc[3, 2] == A, code)
     said = notes_on(
         tmp_path, csv_of(frame if samples_in == "rows" else frame.T), samples_in=samples_in
     )

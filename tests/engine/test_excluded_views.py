@@ -165,7 +165,7 @@ def test_a_fit_that_goes_on_leaves_the_same_views_out(fitted: Fitted) -> None:
     [
         ("a", ("exclude_views='a'", list("abcde"))),
         (3, ("exclude_views=3", list("abcde"))),
-        (["a", "z"], ("exclude_views", "'z'", list("abcde"))),
+        (["a", "z"], ("exclude_views", "no views", ["z"], list("abcde"))),
         (list("abcde"), (f"exclude_views={list('abcde')}",)),
     ],
     ids=str,

@@ -224,14 +224,14 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
     return [f"{listing} taken as samples; remove them if they are none, as their names suggest."]
 
 
-def unlike_most(names: Sequence[str]) -> list[int]:
-    """Positions of the few names that begin with other letters than three quarters of them do."""
+def unlike_most(names: Sequence[str], most: int = 2) -> list[int]:
+    """Positions of names that begin with other letters than three quarters of them do, as at `most` so many do."""
     starts = [re.split(r"[\W\d_]", name.casefold(), maxsplit=1)[0] for name in names]
     counts = Counter(starts)
     if len(names) < _SOME or 4 * max(counts.values()) < 3 * len(names):
         return []
     # letters beyond those of hexadecimal ids
-    few = {start for start, n in counts.items() if n <= 2 and re.search("[g-z]", start)}
+    few = {start for start, n in counts.items() if n <= most and re.search("[g-z]", start)}
     return [place for place, start in enumerate(starts) if start in few]
 
 

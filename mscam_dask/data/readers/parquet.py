@@ -57,6 +57,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
     is_range = isinstance(frame.index, pd.RangeIndex)
     has_index = not (is_range and frame.index.start == 0 and frame.index.step == 1)
     may_number_rows = frame.index.dtype.kind in "iu" and frame.index.name is None
+    frame.columns = [as_text(name) for name in frame.columns]
     if has_index:
         index = [
             ", ".join(map(as_text, key)) if isinstance(key, tuple) else key for key in frame.index
@@ -68,7 +69,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         raise DataError(
             f"{source.path} has no columns; a table has at least one. Check that the file is complete."
         )
-    columns = tuple(map(as_text, frame.columns))
+    columns = tuple(frame.columns)
     frame.columns = range(len(columns))
     for place, name in enumerate(columns):
         # a dictionary of Arrow, a factor of R

@@ -311,7 +311,7 @@ def _check_long(table: Table, values: NDArray[Any]) -> None:
     is_long = math.prod(sizes) == n_rows or (
         (np.floor(pairs) == pairs).all() and any((np.diff(order) == 1).all() for order in orders)
     )
-    if is_long and min(sizes) > 1 and max(sizes) < n_rows == len(np.unique(pairs, axis=0)):
+    if is_long and min(sizes) > 1 and 2 * max(sizes) <= n_rows == len(np.unique(pairs, axis=0)):
         first, second, third = table.columns[:_LONG]
         raise DataError(
             f"{table.where}: {first!r} and {second!r} have no combination of their {sizes[0]} and {sizes[1]} values twice, as "
@@ -407,11 +407,11 @@ def _check_one_each(table: Table, samples: Sequence[int]) -> None:
 def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> None:
     """Refuse columns with names unlike the others, or without a number that these have, and with values unlike theirs.
 
-    Such values lie mostly outside the range of the others, are the only zeros and ones, or rise in the first column alone.
+    Such values lie mostly outside the range of the others, are the only zeros and ones, or rise or fall in the first column alone.
     """
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
-    are_apart[unlike_most(names)] = True
+    are_apart[unlike_most(names, 1)] = True  # two of a kind, KO1 and KO2, are told
     are_apart[:2] |= not table.has_header  # start and end, as of BED files
     others = values[~are_apart]
     if len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
@@ -420,7 +420,7 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
     if not np.isin(others, (0, 1)).all():
         are_odd |= np.isin(values, (0, 1)).all(axis=1)
-    are_odd[0] |= _rises_alone(values.T)
+    are_odd[0] |= _is_axis(values.T)
     found = [names[place] for place in np.flatnonzero(are_apart & are_odd)]
     if found:
         raise DataError(
@@ -430,19 +430,20 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
 
 
 def _notes_of_axis(values: NDArray[Any], names: Sequence[str]) -> list[str]:
-    """A note on a first column that alone rises from row to row: the other columns may be the samples."""
-    if not _rises_alone(values):
+    """A note on a first column that alone rises or falls from row to row: the other columns may be the samples."""
+    if not _is_axis(values):
         return []
-    axis = f"column {names[0]!r} alone rises from row to row, as an axis does"
+    axis = f"column {names[0]!r} alone rises or falls from row to row, as an axis does"
     return [f"{axis}; if the other columns are the samples, set --samples-in columns."]
 
 
-def _rises_alone(values: NDArray[Any]) -> bool:
-    """Return whether the first column rises in each of several rows, as an axis does, and the second does not."""
+def _is_axis(values: NDArray[Any]) -> bool:
+    """Return whether the first column rises, or falls, in each of several rows, as an axis does, and the second does not."""
     if len(values) < _SOME_SAMPLES or values.shape[1] < 2:
         return False
-    first, second = (bool((np.diff(values[:, place]) > 0).all()) for place in (0, 1))
-    return first and not second
+    steps = np.sign(np.diff(values[:, :2], axis=0))
+    first, second = np.abs(steps.sum(axis=0)) == len(steps)
+    return bool(first and not second)
 
 
 def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:

@@ -215,7 +215,9 @@ def _heading(
         named = second[0 if second and is_number(second[0], decimal) else 1 :]
         are_odd = len({*first}) < len(first) or are_rising(named)
         are_odd |= len(named) == len(second) and len({*named}) > 1  # without an id
-        if has_header and are_odd and _name_decimals(named, rows[2:]):
+        are_names = are_odd and _name_decimals(named, rows[2:])
+        are_names |= len(named) >= _RISING and _stand_out(named, rows[2:], decimal)
+        if has_header and are_names:
             raise DataError(
                 f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
                 f"{shown_fields(second)}. Leave it out (--skip), or set header=True (--header) if it names the columns."

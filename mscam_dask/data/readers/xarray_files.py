@@ -59,6 +59,11 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
     check_tree(source.file)
     with unreadable(source, "a Zarr store", unpacks=True):
         node = zarr.open(source.file, mode="r")
+        if (form := node.attrs.get("encoding-type")) in ("anndata", "MuData"):
+            raise DataError(
+                f"{source.path} is a store of {form}, of which the names of samples are not read. Write it as HDF5: "
+                "anndata.read_zarr(FILE).write_h5ad('a.h5ad'), or mudata.read_zarr(FILE).write_h5mu('a.h5mu')."
+            )
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
             return one_table(da.from_zarr(node), source)

@@ -177,12 +177,14 @@ def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[
     has_diagonal = view.view_type != "features" and array.shape[0] == array.shape[1] > 1
     view = replace(view, array=array, feature_names=None)
     first = replace(view, array=array[:, :1]).read(0, view.shape[0])
-    may_have = has_diagonal or bool(np.isnan(first).any())
-    for start, stop in row_ranges(view) if may_have else ():
-        gone = np.isnan(view.read(start, stop))
+    may_be_gone = np.isnan(first[:, 0])
+    may_be_gone[0] |= has_diagonal
+    for start, stop in row_ranges(view) if may_be_gone.any() else ():
+        rows = np.flatnonzero(may_be_gone[start:stop]) + start
+        gone = np.isnan(replace(view, array=array[rows]).read(0, len(rows)))
         if has_diagonal:
-            gone[np.arange(stop - start), np.arange(start, stop)] = True
-        absent = np.append(absent, np.flatnonzero(gone.all(axis=1)) + start)
+            gone[np.arange(len(rows)), rows] = True
+        absent = np.append(absent, rows[gone.all(axis=1)])
     return absent
 
 

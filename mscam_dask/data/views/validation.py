@@ -175,7 +175,8 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
         rows = view.read(start, stop)[:, columns]
         rows = np.where(rows == codes, np.nan, rows)
         low, high = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
-    is_far = ((codes < 0) & (low >= 0)) | (np.fmax(-low, high) < np.abs(codes) / 10)
+    is_below = (codes < 0) & ((low >= 0) | (2 * (low - codes) > high - low))
+    is_far = is_below | (np.fmax(-low, high) < np.abs(codes) / 10)
     is_far &= low < high
     names, issues = view.feature_names or [f"column {at}" for at in range(view.shape[1])], []
     for code in np.unique(codes[is_far]):

@@ -45,6 +45,16 @@ def test_a_table_gives_what_it_gives_as_text(path: Path) -> None:
     assert store.views[0].feature_names == ("age", "dose")
 
 
+def test_columns_of_several_levels(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    frame = FRAME.set_index("patient")[["age", "dose"]]
+    frame.columns = pd.MultiIndex.from_product([["x"], frame.columns])
+    frame.to_parquet(tmp_path / "a.parquet")
+    _, loaded = read(tmp_path / "a.parquet")
+    assert loaded.sample_ids == tuple(FRAME["patient"])
+    assert loaded.views[0].feature_names == ("('x', 'age')", "('x', 'dose')")
+
+
 def test_categories_are_read_as_what_they_are_categories_of(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     frame = FRAME.assign(label=FRAME["label"].astype("category"))

@@ -15,6 +15,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
+from tests.messages import raises
 
 COLOUR = np.arange(15.0).reshape(5, 3)
 GAPS = np.abs(np.arange(5.0)[:, None] - np.arange(5.0))
@@ -141,3 +142,12 @@ def test_one_zarr_array_is_one_view(tmp_path: Path, zarr_format: Any) -> None:
     )
     array[:] = COLOUR
     np.testing.assert_array_equal(read(path)[0]["colour"], COLOUR)
+
+
+def test_a_store_of_anndata_is_refused_because_its_names_of_samples_are_not_read(
+    tmp_path: Path,
+) -> None:
+    zarr.save_group(str(tmp_path / "a.zarr"), X=COLOUR)
+    zarr.open(tmp_path / "a.zarr").attrs["encoding-type"] = "anndata"
+    with raises(DataError, "a.zarr", "anndata", "write_h5ad"):
+        read(tmp_path / "a.zarr")
