@@ -157,6 +157,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a German total below": (({"a.csv": csv_of(pd.concat([A, A.agg(["sum"]).set_axis(["Gesamt"])]))}, (A,)), "Gesamt"),
     "means above": (({"a.csv": csv_of(pd.concat([A.agg(["mean"]).round(2), A]))}, (A,)), "mean"),
     "a total without ids": (({"a.csv": pd.concat([A, A.agg(["sum"])]).to_csv(index=False)}, (A.reset_index(drop=True),)), "row 12"),
+    "statistics without ids": (({"a.csv": pd.concat([A, A.agg(["mean", "std"])]).to_csv(index=False)}, (A.reset_index(drop=True),)), "row 12"),
     "dates of SAS": (({"a.csv": csv_of(A.set_axis(range(1, 13)).assign(visit=[f"{k:02d}JAN2015" for k in range(1, 13)]), "USUBJID")}, (A,)), "visit"),
     "dates of Excel": (beside(csv_of(A.assign(visit=[f"Jan {k}, 2015" for k in range(1, 13)]))), "visit"),
     "ages": (beside(csv_of(A.assign(old=[f"{k} months" for k in range(1, 13)]))), "old"),
@@ -382,6 +383,16 @@ def test_columns_of_numbers_under_other_names_describe_features(
     ):
         files = {"a.csv": csv_of(known.T, "probe")}
         assert read(tmp_path, files, (known,), samples_in="columns") == "right"
+
+
+def test_columns_outside_the_range_of_samples_whose_names_tell_nothing_are_told(
+    tmp_path: Path,
+) -> None:
+    tissues = A[:9].set_axis([*"abcdefghi"]).T.assign(size=[900, 2100, 1060, 31000])
+    tissues.to_csv(tmp_path / "a.csv", index_label="gene")
+    source = Source(tmp_path / "a.csv", samples_in="columns")
+    notes = ingest(source, tmp_path / "s.zarr").notes
+    assert any(re.match(quotes("a.csv", ["size"], "outside the range"), note) for note in notes)
 
 
 def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:

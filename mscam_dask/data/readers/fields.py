@@ -208,8 +208,12 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
     rest = values[n_first : len(values) - n_last]
     found = [row for row in named if _is_statistic(values[row], rest, _STATISTICS)]
     if len(values) > _TOTAL_ROWS and values.shape[1] >= _TOTAL_COLUMNS:
-        others = ((row, np.delete(values, row, axis=0)) for row in {0, last} - named)
-        found += [row for row, rest in others if _is_statistic(values[row], rest, _STATISTICS[:2])]
+        others = [(0, values[1:]), (last - 1, values[: last - 1]), (last, values[:last])]
+        found += [
+            row
+            for row, rest in others
+            if row not in named and _is_statistic(values[row], rest, _STATISTICS[:2])
+        ]
     if found:
         first = min(found)
         what = repr(ids[first]) if ids else f"row {first} (counted from 0 below the header)"

@@ -376,7 +376,9 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         if of_labels:
             rows.values = rows.values[kept]
     values = _values(table, rows, samples).T
-    _check_descriptions(table, samples, values)
+    notes = _check_descriptions(table, samples, values)
+    if table.has_header:
+        notes.append(f"first line taken as sample ids: {listed([names[p] for p in samples])}.")
     return _contents(
         table,
         values,
@@ -386,9 +388,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         selection,
         key=key,
         left_out={names[place]: reason for place, reason in left_out.items()},
-        notes=[f"first line taken as sample ids: {listed([names[p] for p in samples])}."]
-        if table.has_header
-        else [],
+        notes=notes,
     )
 
 
@@ -404,10 +404,11 @@ def _check_one_each(table: Table, samples: Sequence[int]) -> None:
             )
 
 
-def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> None:
+def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[Any]) -> list[str]:
     """Refuse columns with names unlike the others, or without a number that these have, and with values unlike theirs.
 
     Such values lie mostly outside the range of the others, are the only zeros and ones, or rise or fall in the first column alone.
+    Where names tell nothing, a note is on columns outside the range of all others.
     """
     names = [table.columns[place] for place in samples]
     are_apart = np.array([re.search(r"\d", name) is None for name in names])
@@ -415,7 +416,13 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     are_apart[:2] |= not table.has_header  # start and end, as of BED files
     others = values[~are_apart]
     if len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
-        return
+        if len(names) <= _SOME_SAMPLES:
+            return []
+        low, high = np.sort(values, axis=0)[[1, -2]]  # NaN last
+        are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
+        found = [names[place] for place in np.flatnonzero(are_odd)]
+        note = f"columns [{listed(found)}] have values outside the range of all others; remove them if they describe the features."
+        return [note] if found else []
     low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
     are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
     if not np.isin(others, (0, 1)).all():
@@ -427,6 +434,7 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
             f"{table.where}: columns [{listed(found)}] have values, and names if any, unlike those of {len(others)} others. Remove them if they "
             "describe the features (--id-column takes one as the names of these), or name them as the others if they are samples."
         )
+    return []
 
 
 def _notes_of_axis(values: NDArray[Any], names: Sequence[str]) -> list[str]:
