@@ -41,6 +41,7 @@ from mscam_dask.engine.session import (
     Session,
     fields_of,
 )
+from mscam_dask.engine.views import SVDs
 from mscam_dask.solvers.graph_update import Decision, RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
@@ -81,7 +82,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         None if is_trivial else checkpoint_store, data, candidates, choices, init_labels, known
     )
     session = Session(executor, tuple(observers), checkpoints, results_directory)
-    search = Search(candidates, choices, init_labels)
+    search, svds = Search(candidates, choices, init_labels), SVDs()
     with session.open():
         saved = checkpoints.load()
         if saved is not None:
@@ -90,7 +91,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
                 (saved.parameters,), Choices(), init_labels, n_clusters_selection=counted
             )
         if not is_trivial:
-            search = select_preprocessing(data, search, session)
+            search = select_preprocessing(data, search, session, svds)
         scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
         exact_samples = search.candidates[0].exact_samples
         stage = session.stage("views")
@@ -98,6 +99,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             stage,
             data,
             scales,
+            svds,
             exact_samples=exact_samples,
             known=known,
             distinct=distinct_samples(stage, data, equal),

@@ -32,13 +32,18 @@ class PrecomputedViews:
 
     names: tuple[str, ...]
     n_samples: int
-    factored: dict[tuple[Scale, ...], tuple[Handle, ...]]  # SVDs of the views by usable scalings
+    svds: of_views.SVDs  # with the scalings that do not make all rows equal
     scorer: Scorer
     records: tuple[ViewPrepared, ...]  # with the first usable scaling; for large data of the sample
     data: MultiViewData | None = None  # large data, whose ridge views wait for the selected setting
     sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
     known: NDArray[np.int64] | None = None  # (n,) known labels of some samples, −1 for the others
     compared: NDArray[np.int64] | None = None  # samples of the reference graphs; None for all
+
+    def has(self, parameters: Parameters) -> bool:
+        """Whether no view has equal rows with the scalings of a setting."""
+        scales = parameters.scales(len(self.names))
+        return self.svds.keys() >= {*zip(self.names, scales, strict=True)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +96,7 @@ def precompute_views(
     stage: Stage,
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
+    svds: of_views.SVDs,
     *,
     exact_samples: int,
     known: NDArray[np.int64] | None,
@@ -98,7 +104,7 @@ def precompute_views(
 ) -> PrecomputedViews:
     """Read every view and compute its SVD for each scaling; of large data, those of a sample.
 
-    Only `distinct` samples are compared if they are given.
+    `svds` has those that are known, and then all. Only `distinct` samples are compared if they are given.
     """
     n = data.n_samples
     if n > exact_samples:
@@ -106,13 +112,14 @@ def precompute_views(
         rows = np.arange(n) if rows is None else rows
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
         of_sample = None if known is None or known[rows].max() < 0 else known[rows]
-        sample = _precompute(stage, drawn, scales, of_sample, max_rank=SIZES.max_rank)
+        svds.clear()  # those of all samples
+        sample = _precompute(stage, drawn, scales, svds, of_sample, max_rank=SIZES.max_rank)
         return dataclasses.replace(
             sample, n_samples=n, data=data, sample=sample, known=known, compared=rows
         )
     is_sampled = uses_sample(data)
     max_rank = SIZES.max_rank if is_sampled else None
-    precomputed = _precompute(stage, data, scales, known, max_rank=max_rank)
+    precomputed = _precompute(stage, data, scales, svds, known, max_rank=max_rank)
     are_all = len(data.views) <= SIZES.few_views and not is_sampled
     n_wanted = n if are_all else rows_compared(len(data.views), SIZES.n_scored)
     rows = _compared_rows(n, n_wanted, distinct)
@@ -152,35 +159,32 @@ def _precompute(
     stage: Stage,
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
+    svds: of_views.SVDs,
     known: NDArray[np.int64] | None,
     *,
     max_rank: int | None,
 ) -> PrecomputedViews:
-    single = {
-        (index, scale): stage.submit(
-            of_views.svd_or_error,
-            data.views[index],
-            scale,
-            max_rank,
-            part=f"{scale}/{data.views[index].name}",
-        )
-        for index, scale in dict.fromkeys(view for by_view in scales for view in enumerate(by_view))
+    names = data.view_names
+    by_setting = [tuple(zip(names, of_setting, strict=True)) for of_setting in scales]
+    wanted = {
+        (view.name, scale): of_views.svd_once(stage, svds, view, scale, max_rank)
+        for of_setting in scales
+        for view, scale in zip(data.views, of_setting, strict=True)
     }
     (found,) = stage.gather(  # each the record of a view, or its error
-        [stage.submit(getattr, one, "record", one, kind="record") for one in single.values()]
+        [stage.submit(getattr, one, "record", one, kind="record") for one in wanted.values()]
     )
-    records = dict(zip(single, found, strict=True))
+    records = dict(zip(wanted, found, strict=True))
     errors = {view: one for view, one in records.items() if isinstance(one, DataError)}
-    usable = {
-        by_view: tuple(single[view] for view in enumerate(by_view))
-        for by_view in scales
-        if errors.keys().isdisjoint(enumerate(by_view))
-    }
+    for unused in svds.keys() - (wanted.keys() - errors.keys()):
+        del svds[unused]
+    usable = [views for views in by_setting if errors.keys().isdisjoint(views)]
     if not usable:
         raise next(iter(errors.values()))
-    first = tuple(records[view] for view in enumerate(next(iter(usable))))
-    scorer = Scorer(stage, data)
-    return PrecomputedViews(data.view_names, data.n_samples, usable, scorer, first, known=known)
+    first = tuple(records[view] for view in usable[0])
+    return PrecomputedViews(
+        names, data.n_samples, svds, Scorer(stage, data, svds=svds), first, known=known
+    )
 
 
 def prepare_views(
@@ -196,17 +200,21 @@ def prepare_views(
     data = precomputed.data
     ranges = block_ranges(precomputed.n_samples, is_large=data is not None)
     if data is None:
-        factored = precomputed.factored[parameters.scales(len(precomputed.names))]
         own = [
-            stage.submit(of_views.ridge_view_of, factored[index], settings.alpha, part=name)
-            for index, settings, name in zip(active, chosen, names, strict=True)
+            stage.submit(
+                of_views.ridge_view_of,
+                precomputed.svds[name, scales[name]],
+                settings.alpha,
+                part=name,
+            )
+            for settings, name in zip(chosen, names, strict=True)
         ]
         views = [View((view,), view) for view in own]
     else:
         # no partition is scored before the eigenvectors are there: until then workers have time for these
         precomputed.scorer.graphs(names)
         precomputed.scorer.points(bordered)
-        precomputed.factored.clear()  # the settings are selected
+        precomputed.svds.clear()  # the settings are selected
         views = [
             of_views.by_blocks(stage.sub(name), data.views[index], settings, ranges, SIZES.max_rank)
             for index, settings, name in zip(active, chosen, names, strict=True)

@@ -20,7 +20,7 @@ from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.views import FactoredView, svd_or_error, view_shape
+from mscam_dask.engine.views import FactoredView, SVDs, svd_once, view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.neighbor_information import neighbor_votes
@@ -51,6 +51,7 @@ def select_view_settings(
     data: MultiViewData,
     options: Sequence[ViewSettings],
     seed: int,
+    svds: SVDs,
     *,
     n_clusters: int,
     n_compared: int = SIZES.n_compared,
@@ -60,7 +61,7 @@ def select_view_settings(
     Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
     it is no option for views of few columns. Small α keeps directions of little variance, so the selection
     is repeated without the smallest α. The selection among all options comes first, then the other if it
-    differs. At most `n_compared` rows are compared. Views are uninformative by their nearest neighbors and by as many as a
+    differs. At most `n_compared` rows are compared; if these are all, `svds` gets the SVDs. Views are uninformative by their nearest neighbors and by as many as a
     cluster has on average.
     """
     rng = np.random.default_rng(seed)
@@ -69,7 +70,9 @@ def select_view_settings(
     some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
     n_coarse = max(k, len(some) // n_clusters)
     searched = [
-        _neighbors_of_view(stage, sampled_view(source, rows), options, k, some, n_coarse)
+        _neighbors_of_view(stage, source, options, svds, k, some, n_coarse)
+        if len(rows) == data.n_samples
+        else _neighbors_of_view(stage, sampled_view(source, rows), options, {}, k, some, n_coarse)
         for source in data.views
     ]
     neighbors, coarse = zip(*searched, strict=True)
@@ -99,6 +102,7 @@ def _neighbors_of_view(
     stage: Stage,
     source: RowSource,
     options: Sequence[ViewSettings],
+    svds: SVDs,
     n_neighbors: int,
     some: NDArray[np.int64],
     n_coarse: int,
@@ -121,9 +125,7 @@ def _neighbors_of_view(
     if has_few_columns(shape) and len(settings) > 1:
         settings.pop("unit", None)  # it gives up one dimension
     scales = sorted(settings, key=lambda one: one != options[default].scale)
-    views = [
-        stage.submit(svd_or_error, source, scale, part=f"{scale}/{source.name}") for scale in scales
-    ]
+    views = [svd_once(stage, svds, source, scale) for scale in scales]
     lists = [  # the default is the first
         stage.submit(sampled_neighbors, view, position, alpha, n_neighbors)
         for scale, view in zip(scales, views, strict=True)

@@ -17,7 +17,7 @@ from mscam_dask.data.views.rows import cache_chunks, sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.views import view_shape
+from mscam_dask.engine.views import FactoredView, SVDs, svd_view, view_shape
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import JointPoints, column_steps
 from mscam_dask.solvers.known_labels import n_missed
@@ -30,7 +30,12 @@ from mscam_dask.solvers.partition_score import (
     view_graph,
     view_scores,
 )
-from mscam_dask.solvers.ridge_view import Encoder, EqualRowsError, view_svd
+from mscam_dask.solvers.ridge_view import (
+    MAX_EXACT_GRAM,
+    Encoder,
+    EqualRowsError,
+    project_rows,
+)
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.parameters import Scale
@@ -70,9 +75,14 @@ class Scorer:
     """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed."""
 
     def __init__(
-        self, stage: Stage, data: MultiViewData, rows: NDArray[np.int64] | None = None
+        self,
+        stage: Stage,
+        data: MultiViewData,
+        rows: NDArray[np.int64] | None = None,
+        svds: SVDs | None = None,
     ) -> None:
         self._stage = stage
+        self._svds = {} if svds is None else svds  # of these rows
         self._views = {
             source.name: source if rows is None else sampled_view(source, rows)
             for source in data.views
@@ -115,6 +125,7 @@ class Scorer:
                 self._views[name],
                 scale,
                 most,
+                self._svds.get((name, scale)),
                 part=f"{scale}/{name}",
             )
             for name, scale in views
@@ -178,8 +189,10 @@ class ViewPoints:
     steps: NDArray[np.float64]  # (q, r) change by one step of a column on a lattice
 
 
-def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints:
-    """Read one view and compute its first principal coordinates.
+def points_of_view(
+    source: RowSource, scale: Scale, max_rank: int, known: FactoredView | None
+) -> ViewPoints:
+    """Read one view and compute its first principal coordinates, the same whether its SVD is known or not.
 
     Rows with negative values keep their length: unit length would move the samples of an elongated
     cluster to two caps, with a valley between them.
@@ -189,17 +202,18 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
     if shape.view_type == "features" and scale == "unit":
         blocks = row_blocks(shape.n_samples, shape.n_features)
         if any(source.read(start, stop).min() < 0.0 for start, stop in blocks):
-            scale = "standard"
+            scale, known = "standard", None
+    is_exact = min(source.shape) <= MAX_EXACT_GRAM
     try:
-        found = view_svd(
-            source.read, shape, scale=scale, name=source.name, dtype=np.float64, max_rank=max_rank
-        )
+        found = known.view if known and is_exact else svd_view(source, scale, max_rank).view
     except EqualRowsError:
         rows = np.zeros((shape.n_samples, 1))
         return ViewPoints(rows, source.present, np.zeros((0, 1)))
-    lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared)
-    steps = _lattice_steps(source, found.encoder) * lengths
-    return ViewPoints(found.basis.vectors * lengths, source.present, steps)
+    loadings = np.ascontiguousarray(found.encoder.loadings[:, :max_rank])
+    encoder = dataclasses.replace(found.encoder, loadings=loadings)
+    lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared[:max_rank])
+    rows = project_rows(source.read, 0, shape.n_samples, encoder, np.float64)
+    return ViewPoints(rows * lengths, source.present, _lattice_steps(source, encoder) * lengths)
 
 
 def _spread_values(source: RowSource) -> NDArray[np.float64]:

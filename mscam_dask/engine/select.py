@@ -33,6 +33,7 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import PER_CLUSTER, bottom_eigenpairs, random_minima, spectral_cuts
+from mscam_dask.engine.views import SVDs
 from mscam_dask.solvers import choice, spectral_cut
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import UNKNOWN
@@ -57,15 +58,12 @@ class Search:
 
     def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
         """Candidates without scalings that make all rows of a view equal."""
-        n_views = len(precomputed.names)
-        return [
-            candidate
-            for candidate in self.candidates
-            if candidate.scales(n_views) in precomputed.factored
-        ]
+        return [candidate for candidate in self.candidates if precomputed.has(candidate)]
 
 
-def select_preprocessing(data: MultiViewData, search: Search, session: Session) -> Search:
+def select_preprocessing(
+    data: MultiViewData, search: Search, session: Session, svds: SVDs
+) -> Search:
     """Select scale and α of each view by neighbor overlap, if there is a choice and two views or more."""
     choices = search.choices
     if len(choices.view_settings) < 2 or len(data.views) < 2:
@@ -73,7 +71,7 @@ def select_preprocessing(data: MultiViewData, search: Search, session: Session) 
     first, stage = search.candidates[0], session.stage("views")
     n_clusters = 2 if choices.n_clusters else first.n_clusters  # the fewest, while none is selected
     overlaps = select_view_settings(
-        stage, data, choices.view_settings, first.seed, n_clusters=n_clusters
+        stage, data, choices.view_settings, first.seed, svds, n_clusters=n_clusters
     )
     candidates = with_view_settings(
         search.candidates, overlaps, may_exclude_views=choices.may_exclude_views
@@ -109,7 +107,7 @@ def select(
     else:
         start, settings, chosen = _best_setting(precomputed, candidates, search.choices, session)
         start = improve_by_restarts(session.stage("minima"), start)
-    precomputed.factored.clear()
+    precomputed.svds.clear()
     return start, settings, chosen
 
 

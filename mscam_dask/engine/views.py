@@ -91,6 +91,21 @@ def svd_or_error(
         return error
 
 
+SVDs = dict[tuple[str, Scale], Handle]
+"""SVDs of all directions of the views of a fit, by name and scaling."""
+
+
+def svd_once(
+    stage: Stage, svds: SVDs, source: RowSource, scale: Scale, max_rank: int | None = None
+) -> Handle:
+    """Return the SVD of a view from `svds`; it is submitted first if it is not there."""
+    key = source.name, scale
+    if key not in svds:
+        part = f"{scale}/{source.name}"
+        svds[key] = stage.submit(svd_or_error, source, scale, max_rank, part=part)
+    return svds[key]
+
+
 def ridge_view_of(found: FactoredView, alpha: float) -> RidgeView:
     """Ridge view: the directions of a view with their ridge shrinkage."""
     return ridge_view(found.view, alpha=alpha, present=found.present)

@@ -51,7 +51,7 @@ def test_a_column_of_another_unit_makes_the_columns_be_standardised(
     with SerialExecutor() as executor:
         found, of_store = (
             select_view_settings(
-                Stage(executor, "views"), one, OPTIONS, 3, n_clusters=3, n_compared=n_compared
+                Stage(executor, "views"), one, OPTIONS, 3, {}, n_clusters=3, n_compared=n_compared
             )
             for one in (data, stored)
         )
@@ -66,7 +66,9 @@ def test_distance_views_differ_in_alpha_alone() -> None:
     rows = spoilt_by_units(60)["a"]
     data = as_multi_view({"d": distances_between(rows), "a": rows}, view_type={"d": "distance"})
     with SerialExecutor() as executor:
-        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0, n_clusters=3)
+        records, *_ = select_view_settings(
+            Stage(executor, "views"), data, OPTIONS, 0, {}, n_clusters=3
+        )
     assert records[0].scale == OPTIONS[0].scale
 
 
@@ -74,10 +76,12 @@ def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     rng = np.random.default_rng(1)
     data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
     with SerialExecutor() as executor:
-        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0, n_clusters=3)
+        records, *_ = select_view_settings(
+            Stage(executor, "views"), data, OPTIONS, 0, {}, n_clusters=3
+        )
         assert records[0].scale == "standard"
         with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
-            select_view_settings(Stage(executor, "views"), data, OPTIONS[:2], 0, n_clusters=3)
+            select_view_settings(Stage(executor, "views"), data, OPTIONS[:2], 0, {}, n_clusters=3)
 
 
 def shares_a_faint_nuisance(n: int = 300) -> dict[str, NDArray[np.float64]]:
@@ -131,7 +135,7 @@ def test_rows_of_few_columns_keep_their_length() -> None:
     assert {one.scale for one in model.view_settings_.values()} == {"standard"}
     data, unit = as_multi_view(views), [option for option in OPTIONS if option.scale == "unit"]
     with SerialExecutor() as executor:  # if it is asked for, they have unit length
-        chosen = select_view_settings(Stage(executor, "views"), data, unit, 0, n_clusters=2)
+        chosen = select_view_settings(Stage(executor, "views"), data, unit, 0, {}, n_clusters=2)
     assert {one.scale for one in chosen[0]} == {"unit"}
 
 
