@@ -225,9 +225,7 @@ def decode_record(content: bytes, where: str) -> RunRecord:
     try:
         values = msgspec.json.decode(content)
         if not isinstance(values, dict) or values.get("format") != RUN_FORMAT:
-            raise DataError(
-                f"{where} is not the record of a run: its format is not {RUN_FORMAT!r}."
-            )
+            raise _foreign(where, f"its format is not {RUN_FORMAT!r}")
         version = values.get("format_version")
         if isinstance(version, int) and version > RUN_FORMAT_VERSION:
             raise DataError(
@@ -243,7 +241,14 @@ def decode_record(content: bytes, where: str) -> RunRecord:
             raise
         if f'"{RUN_FORMAT}"'.encode() in content:
             raise _damaged(where, str(error)) from error
-        raise DataError(f"{where} is not the record of a run: {error}.") from error
+        raise _foreign(where, str(error)) from error
+
+
+def _foreign(where: str, reason: str) -> DataError:
+    return DataError(
+        f"{where} is not the record of a run: {reason}. Restore the file from a copy, or move its "
+        "directory away."
+    )
 
 
 def _damaged(where: str, reason: str) -> StoreCorruptError:

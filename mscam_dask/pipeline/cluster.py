@@ -31,6 +31,7 @@ from mscam_dask.errors import (
     MscamError,
     NoWorkersError,
     SchedulerLostError,
+    WorkersPausedError,
     holds_a_secret,
 )
 from mscam_dask.pipeline import security
@@ -158,10 +159,26 @@ def _started(execution: ExecutionTable, name: str, timeout_s: float) -> Iterator
         if name == "local":
             threads = f" of {execution.threads} threads" if (execution.threads or 1) > 1 else ""
             kind = f"{'process' if number == '1' else 'processes'}{threads} on this computer"
-            yield OpenCluster(client, f"{number} worker {kind}")
+            description = f"{number} worker {kind}"
         else:
             workers = "worker" if number == "1" else "workers"
-            yield OpenCluster(client, f"{number} {workers} of a {name} cluster")
+            description = f"{number} {workers} of a {name} cluster"
+        with _lost_workers(name, timeout_s):
+            yield OpenCluster(client, description)
+
+
+@contextmanager
+def _lost_workers(name: str, timeout_s: float) -> Iterator[None]:
+    """Say of a cluster that a run started what its user can do where no worker comes back."""
+    try:
+        yield
+    except NoWorkersError as error:
+        if isinstance(error, WorkersPausedError):
+            raise
+        raise NoWorkersError(
+            f"the cluster {name!r} has had no worker for {timeout_s:g} s: its workers are killed, or end at "
+            "once. Give them more memory (--memory-limit) if that is too small; otherwise repeat the command."
+        ) from error
 
 
 def _close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:

@@ -142,10 +142,9 @@ def check_run(path: str | Path) -> Iterator[tuple[str, Check]]:
         yield "Record", Check("fail", f"the run has not finished: {run.state}", run.to_finish)
         return
     yield "Record", Check("ok", f"finished at {run.record.ended}, exit code {run.record.exit_code}")
-    rerun = "Restore the directory from a copy, or run the pipeline again with --overwrite."
     problem = run.integrity_problem()
     if problem:
-        yield "Results", Check("fail", problem, rerun)
+        yield "Results", Check("fail", problem, run.to_repair)
         return
     yield "Results", Check("ok", "labels.csv and result.zarr are as the run wrote them")
     result = read_result(run.directory.result)
@@ -154,6 +153,7 @@ def check_run(path: str | Path) -> Iterator[tuple[str, Check]]:
         broken += ("The clusters of labels.csv are not those of run.json.",)
     clusters = plural(len(run.fit.cluster_names), "cluster")
     found = " ".join(broken) or f"{clusters}, as many as the graph's components"
+    rerun = "Restore the directory from a copy, or run the pipeline again with --overwrite."
     yield "Invariants", Check("fail" if broken else "ok", found, rerun)
     yield "Data", _data(run)
 

@@ -176,9 +176,11 @@ def load_class(name: str) -> Any:
         _imported(root)
         found = getattr(_imported(module), attribute, None)
     except (ImportError, TypeError, ValueError) as error:
+        remedy = "Correct the name, install it, or add its directory to PYTHONPATH."
+        if name in CLUSTER_TYPES:
+            remedy = f"Install it: pip install '{_EXTRAS.get(root, root)}'"
         raise ConfigurationError(
-            f"the cluster {name!r} needs a library that is not installed ({error}). Install it: "
-            f"pip install '{_EXTRAS.get(root, root)}'"
+            f"the cluster {name!r} needs a library that is not installed ({error}). {remedy}"
         ) from error
     is_cluster = isinstance(found, type) and hasattr(found, "scheduler_address")
     if found is None or not (is_cluster or name in CLUSTER_TYPES):

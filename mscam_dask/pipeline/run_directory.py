@@ -109,9 +109,7 @@ class RunDirectory:
             earlier = self.read_record() if occupied else None
         except DataError as error:
             if not (overwrite and isinstance(error, StoreCorruptError)):
-                raise ConfigurationError(
-                    f"{self.path} cannot be replaced: {error} Choose another output directory."
-                ) from error
+                raise ConfigurationError(f"{self.path} cannot be replaced: {error}") from error
             earlier = None
         if earlier is not None and not overwrite:
             is_done, killed = earlier.state == "finished", earlier.state == "running"
@@ -152,6 +150,11 @@ class RunDirectory:
     @contextmanager
     def lock_next(self) -> Iterator[RunDirectory]:
         """Make or take the directory of the run that is to take this one's place."""
+        if not os.access(self.path, os.W_OK):
+            raise ConfigurationError(
+                f"{self.path} holds results, and this user cannot replace them: the directory is not writable. Change "
+                "its permissions, or choose another output directory (-o)."
+            )
         path = self._next_path()
         is_free = not path.exists() or not any(path.glob("run.json"))
         if path.is_symlink() or not (is_free or self.next() is not None):

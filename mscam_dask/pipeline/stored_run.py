@@ -28,7 +28,7 @@ from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.filesystem import MAX_BYTES, read_regular, rename_durably
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.sample_ids import decoded_id, encoded_id
-from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCorruptError
+from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.estimators._stored import FittedModel
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.report.page import render
@@ -118,6 +118,11 @@ class StoredRun:
             return "Wait until it ends."
         return f"Continue it with mscam-dask resume {self.directory.path}."
 
+    @property
+    def to_repair(self) -> str:
+        """Remedy for a finished run whose files are damaged."""
+        return f"mscam-dask resume {self.directory.path} writes them again."
+
     def labels(self) -> pd.Series[int]:
         """Return the clusters of labels.csv, by sample."""
         names, labels = self.clusters(self.directory.labels)
@@ -135,7 +140,9 @@ class StoredRun:
             names = [decoded_id(name) for name in table.pop("sample")]
             return names, table.to_numpy().astype(np.int64)
         except ValueError as error:
-            raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
+            raise DataError(
+                f"{file} is not a list of samples and clusters: {error}. {self.to_repair}"
+            ) from error
 
     def content(self, file: Path) -> bytes:
         """Return the content of a file, which for a table of samples is as the run wrote it."""
@@ -143,12 +150,11 @@ class StoredRun:
         try:
             content = read_regular(file, max_bytes=limit)
         except OSError as error:
-            raise DataError(f"{file} cannot be read: {error}.") from error
+            raise DataError(f"{file} cannot be read: {error.strerror}. {self.to_repair}") from error
         written = {"labels.csv": self.record.labels_sha256, **self.record.files_sha256}
         if written.get(file.name) not in (None, hashlib.sha256(content).hexdigest()):
             raise DataError(
-                f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
-                "writes it again."
+                f"{file} has changed since the run wrote it (another SHA-256). {self.to_repair}"
             )
         return content
 
@@ -201,7 +207,7 @@ class Siblings:
 
     finished: list[StoredRun]  # the last one first, by their numbers, whatever the clock says
     next_number: int  # of a run that finishes now
-    notes: tuple[str, ...]  # on runs that are passed over as damaged
+    notes: tuple[str, ...]  # on runs that are passed over as unreadable
 
 
 def siblings_of(settings: Settings, directory: RunDirectory) -> Siblings:
@@ -224,8 +230,8 @@ def siblings_of(settings: Settings, directory: RunDirectory) -> Siblings:
     finished.sort(
         key=lambda run: (run.record.number, run.record.ended or "", run.name), reverse=True
     )
-    damaged = [run for run in others if isinstance(run, StoreCorruptError)]
-    notes = tuple(f"A previous run is passed over: {error}" for error in damaged)
+    unreadable = [run for run in others if isinstance(run, DataError)]
+    notes = tuple(f"A previous run is passed over: {error}" for error in unreadable)
     return Siblings(finished, max(numbers, default=0) + 1, notes)
 
 

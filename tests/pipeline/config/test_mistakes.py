@@ -161,7 +161,7 @@ adapt = {maximum = 3}  # 'ssh' | adapt
 NO_CLUSTERS = {
     "slrum": "'slurm' | module:Class",
     "scheduler": "needs scheduler",
-    "no_such_module_x:Cluster": "pip install",
+    "no_such_module_x:Cluster": "PYTHONPATH",
     "distributed:NoCluster": "NoCluster",
     "collections:OrderedDict": "Cluster",
 }

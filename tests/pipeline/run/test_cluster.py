@@ -127,6 +127,14 @@ def test_a_cluster_without_workers_or_scheduler_is_an_error_with_the_remedy() ->
         ):
             check_workers(cluster, [])
     assert caught.value.exit_code == 75
+    with (
+        raises(NoWorkersError, THREADS, "--memory-limit", "0.2 s"),
+        opened(cluster=THREADS, workers=1, start_timeout=30, workers_timeout=0.2) as cluster,
+    ):
+        cluster.client.cluster.scale(0)
+        while cluster.client.scheduler_info()["workers"]:
+            time.sleep(0.01)
+        check_workers(cluster, [])
     with raises(SchedulerLostError, address) as lost, opened(scheduler=address):
         pass
     assert lost.value.exit_code == 75

@@ -132,6 +132,7 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
     "socket": lambda file, _: _socket(file),
     "directory": lambda file, _: file.mkdir(),
     "large": lambda file, _: _large(file),
+    "empty": lambda file, _: file.touch(),
     "damaged": lambda file, _: file.write_text(f'{{"format": "{RUN_FORMAT}"'),
 }
 
@@ -210,7 +211,7 @@ def test_records_that_cannot_be_read_stop_nobody_else(
 ) -> None:
     root = first.directory.path.parent
     records = []
-    for kind in ("dangling", "pipe", "large", "damaged"):
+    for kind in ("dangling", "pipe", "large", "damaged", "empty"):
         copy = RunDirectory(shutil.copytree(first.directory.path, root / f"tiny-{kind}"))
         copy.record.unlink()
         KINDS[kind](copy.record, other)
@@ -231,6 +232,7 @@ def test_records_that_cannot_be_read_stop_nobody_else(
             assert result.exit_code == 3, (command, result.output)
             assert "run.json" in result.stderr
             assert ("--overwrite" in result.stderr) == ("damaged" in record.parent.name)
+            assert ("move its directory away" in result.stderr) == ("empty" in record.parent.name)
 
 
 def test_tables_and_results_with_links_are_not_loaded(finished: RunDirectory, other: Path) -> None:

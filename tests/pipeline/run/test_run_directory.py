@@ -102,6 +102,19 @@ def test_a_run_is_replaced_only_when_asked(tmp_path: Path, state: State) -> None
     assert precious.is_dir()
 
 
+def test_results_that_cannot_be_replaced_are_said_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ended_run(tmp_path / "run", "finished")
+    monkeypatch.setattr(os, "access", lambda place, mode: place != path or mode != os.W_OK)
+    with (
+        RunDirectory.lock(path) as directory,
+        raises(ConfigurationError, path, "not writable"),
+        directory.lock_next(),
+    ):
+        pass
+
+
 def test_what_a_killed_run_was_still_writing_is_swept(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.mkdir()
