@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,7 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._fitted import NeighborPredictMixin
-from mscam_dask.estimators._resources import connected, executor_for, map_views
-from mscam_dask.estimators._sample_values import sample_values
+from mscam_dask.estimators._resources import executor_for, map_views
 from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.partition_score import (
     explained_share,
@@ -33,9 +32,6 @@ from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.allowed import Count, check_value
 from mscam_dask.types.rules import CONSTANTS, SIZES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,41 +93,12 @@ class ClusterSpaceMixin(
         labels = np.searchsorted(names, self.labels_)
         look = functools.partial(feature_effects, labels=labels, n_clusters=self.n_clusters_)
         self._check_unchanged(views)
-        with connected(self.client) as client:
-            executor = executor_for(client, self.n_jobs)
-            found = map_views(look, views, executor, stage="cluster_features")
+        executor = executor_for(self.client, self.n_jobs)
+        found = map_views(look, views, executor, stage="cluster_features")
         listed: list[ClusterFeature] = []
         for view, effects in zip(views, found, strict=True):
             listed.extend(_strongest(view, effects, names, top))
         return tuple(listed)
-
-    def cluster_batches(self, batches: ArrayLike) -> pd.DataFrame:
-        """Count the samples of each batch in each cluster.
-
-        Parameters
-        ----------
-        batches : (n_samples,) array or Series
-            Batch of each training sample, or any other column, such as the site or day of a measurement; it
-            need not have been given to `fit`.
-
-        Returns
-        -------
-        counts : DataFrame (n_clusters, n_batches)
-            The index has the clusters, the columns have the batches; samples without one are in a column NaN.
-
-        Raises
-        ------
-        DataError
-            The number of values is not that of the samples.
-        """
-        import pandas as pd
-
-        check_is_fitted(self)
-        values = sample_values(batches, "batches", None, self._training)
-        counts = pd.crosstab(
-            pd.Series(self.labels_, name="cluster"), pd.Series(values, name="batch"), dropna=False
-        )
-        return counts.reindex(self.cluster_names_, fill_value=0)
 
     def transform(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.float64]:
         """Return the distances of samples to the centers of the clusters.

@@ -21,7 +21,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.views import encoded_rows
 from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._inputs import OF_TABLE, views_to_predict
-from mscam_dask.estimators._resources import connected, executor_for
+from mscam_dask.estimators._resources import executor_for
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
@@ -42,7 +42,6 @@ from mscam_dask.types.rules import SIZES
 if TYPE_CHECKING:
     import xarray
     from distributed import Client
-    from distributed.deploy.cluster import Cluster
     from scipy.sparse import csr_array
 
     from mscam_dask.estimators._sample_values import FittedBatches
@@ -183,7 +182,7 @@ class FittedAttributes:
 class NeighborPredictMixin(FittedAttributes):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
-    client: Client | Cluster | None
+    client: Client | None
     n_jobs: int | None
 
     def predict(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.int64]:
@@ -324,13 +323,10 @@ class NeighborPredictMixin(FittedAttributes):
         train = self._training_views()
         self._check_unchanged(train.views)
         in_tasks = all(view.recorded_digest for view in train.views)
-        # of a client a text, of a cluster a member of an enumeration
-        status = getattr(self.client, "status", None)
-        is_open = getattr(status, "name", status) == "running"
+        is_open = self.client is not None and self.client.status == "running"
         client = self.client if in_tasks and is_open else None
-        with connected(client) as opened:
-            executor = executor_for(opened, self.n_jobs if in_tasks else 1)
-            return _votes_by_tasks(self._encoded(train), samples, fit, folds, executor)
+        executor = executor_for(client, self.n_jobs if in_tasks else 1)
+        return _votes_by_tasks(self._encoded(train), samples, fit, folds, executor)
 
     def _fitting(self) -> tuple[NDArray[np.int64], dict[str, Any]]:
         """Training samples that vote, and the arguments of `fit_votes` but for their coordinates."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from pickle import PicklingError, dumps
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from msgspec import Meta
 
@@ -18,7 +16,6 @@ from mscam_dask.types.allowed import Count, check_value
 
 if TYPE_CHECKING:
     from distributed import Client
-    from distributed.deploy.cluster import Cluster
 
 _MAX_THREADS = 8
 
@@ -26,6 +23,7 @@ _MAX_THREADS = 8
 def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False) -> Executor:
     """Executor of a fit: the workers of the client, with a dashboard page if `watched`, or `n_jobs` threads of this process."""
     if client is not None:
+        _check_client(client)
         from mscam_dask.engine.executors.dask import DaskExecutor
         from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
 
@@ -43,29 +41,14 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
     return SerialExecutor() if n_threads == 1 else ThreadExecutor(n_threads)
 
 
-@contextlib.contextmanager
-def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
-    """Client for tasks: the given one, or one of the given cluster that is closed at the end."""
-    if client is None:
-        yield None
-        return
-    # as Dask tells them apart
-    is_cluster = isinstance(getattr(client, "scheduler_address", None), str)
-    is_usable = is_cluster or hasattr(client, "scheduler_info")
-    if isinstance(client, type) or not is_usable or client.asynchronous:
-        address = repr(client) if isinstance(client, str) else "address"
+def _check_client(client: Any) -> None:
+    if isinstance(client, type) or not hasattr(client, "submit") or client.asynchronous:
+        given = repr(client) if isinstance(client, str) else "cluster"
         raise ConfigurationError(
             f"client={client!r} is not usable: allowed is a synchronous distributed.Client, such as "
-            f"distributed.Client({address}), a cluster such as distributed.LocalCluster(), or None for "
-            "threads of this process. Make it without asynchronous=True, or call fit in a thread (asyncio.to_thread)."
+            f"distributed.Client({given}), or None for threads of this process. Make it without "
+            "asynchronous=True, or call fit in a thread (asyncio.to_thread)."
         )
-    if not is_cluster:
-        yield cast("Client", client)
-        return
-    from mscam_dask.engine.executors.dask import client_of
-
-    with client_of(client) as own:
-        yield own
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
@@ -88,10 +71,10 @@ def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
 
 
 def observers_of(
-    estimator: Any, data: MultiViewData, n_clusters: int, client: Client | None, executor: Any
+    estimator: Any, data: MultiViewData, n_clusters: int, executor: Any
 ) -> tuple[Observer, ...]:
     """Callbacks of an estimator, and one for the dashboard of the cluster, where the fit is announced."""
-    observers = tuple(estimator.callbacks or ())
+    observers, client = tuple(estimator.callbacks or ()), estimator.client
     if client is None:
         return observers
     from mscam_dask.monitor.dashboard.plugin import ClusterEvents
@@ -111,9 +94,9 @@ _SHARED = ("client", "callbacks", "checkpoint_store")
 
 
 class SharedResourcesMixin:
-    """Mixin for estimators: clones share client, callbacks and checkpoint store; pickles omit what cannot be pickled."""
+    """Mixin for estimators: clones share client, callbacks and checkpoint store, pickles omit them."""
 
-    client: Client | Cluster | None
+    client: Client | None
     callbacks: Sequence[Observer] | None
     checkpoint_store: CheckpointStore | None
 
@@ -135,20 +118,7 @@ class SharedResourcesMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         """State for pickles and deep copies."""
-        state: dict[str, Any] = {**super().__getstate__(), "client": None}  # type: ignore[dict-item]  # untyped
-        if self.callbacks is not None:
-            state["callbacks"] = tuple(filter(_can_be_pickled, self.callbacks))
-        if not _can_be_pickled(self.checkpoint_store):
-            state["checkpoint_store"] = None
-        return state
-
-
-def _can_be_pickled(value: object) -> bool:
-    try:
-        dumps(value)
-    except (PicklingError, TypeError, AttributeError):
-        return False
-    return True
+        return {**super().__getstate__(), **dict.fromkeys(_SHARED)}  # type: ignore[dict-item]  # untyped
 
 
 _Result = TypeVar("_Result")

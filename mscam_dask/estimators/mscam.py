@@ -28,7 +28,6 @@ from mscam_dask.estimators._fitted import TOLD_BEFORE, doubts, warn_of
 from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.estimators._resources import (
     SharedResourcesMixin,
-    connected,
     executor_for,
     map_views,
     observers_of,
@@ -45,7 +44,6 @@ from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
-    from distributed.deploy.cluster import Cluster
 
 
 class MSCAM(
@@ -104,11 +102,10 @@ class MSCAM(
     n_jobs : int or None, default=None
         Threads of a fit in this process; None or -1 uses all cores, at most 8. The result does not
         depend on it.
-    client : distributed.Client or cluster, optional
-        Dask cluster that runs the fit, with the same result: a synchronous client, or a cluster object
-        such as ``LocalCluster()``, to which each fit opens a client of its own. Clones share the client,
-        the callbacks and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
-        store if they cannot be pickled; a loaded model fits in its own process.
+    client : distributed.Client, optional
+        Synchronous client of a Dask cluster that runs the fit, with the same result, such as
+        ``distributed.Client(LocalCluster())``. Clones share the client, the callbacks and the checkpoint
+        store; a pickle of the model omits all three.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.types.events` as it happens.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
@@ -248,7 +245,7 @@ class MSCAM(
         max_iter: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
-        client: Client | Cluster | None = None,
+        client: Client | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpoint_store: CheckpointStore | None = None,
         constants: Constants | None = None,
@@ -329,63 +326,62 @@ class MSCAM(
             Borders separate some of the clusters only: `structure_` is PARTLY.
         """
         validate_callbacks(self.callbacks, self.checkpoint_store)
-        with connected(self.client) as client:
-            data, of_table = views_to_fit(self, X)
-            stored = impute_methods_of(data)
-            methods = impute_methods(self.impute, data.view_names)
-            data, imputers, imputed_shares = impute_views(data, methods)
-            of_store = {v.name: Imputer(v, stored[v.name]) for v in data.views if v.name in stored}
-            tried, choices = candidates(self, data), choices_of(self, data)
-            first = tried[0]
-            n_clusters = None if choices.n_clusters else first.n_clusters
-            executor = executor_for(client, self.n_jobs, watched=True)
-            check = functools.partial(
-                validate,
-                n_clusters=first.n_clusters,
-                n_neighbors=first.n_neighbors,
-                digest=True,
-                over=lambda look, views: map_views(look, views, executor, stage="validate"),
-            )
-            report, of_batches = check(data), None
-            if batches is not None:
-                of_batches = fit_batches(X, data, batches, n_clusters, executor)
-                data = of_batches.correct(data)
-                report = dataclasses.replace(report, digests=check(data).digests)
-            warn_of((one.message, DataWarning) for one in report.issues if one.kind in TOLD_BEFORE)
-            labels, known = None, None
-            if init_labels is not None:
-                if choices.n_clusters or len(tried) > 1 or choices.view_settings:
-                    raise ConfigurationError(
-                        "init_labels requires fixed settings, but n_clusters is 'auto', or scale, alpha or n_neighbors "
-                        "is None. Set all to those of the earlier fit (solution_.parameters)."
-                    )
-                labels = validated_init_labels(init_labels, X, data, first.n_clusters)
-            observers = observers_of(self, data, first.n_clusters, client, executor)
-            for parameters in tried:
-                check_memory(data, parameters, executor, view_graphs=choices.initial_graph)
-            excluded = self.exclude_views or ()
-            equal = equal_samples([v for v in data.views if v.name not in excluded], executor)
-            issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
-            if partial_labels is not None:
-                known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
-            solution = run_fit(
-                data,
-                tried,
-                executor,
-                choices=choices,
-                observers=observers,
-                checkpoint_store=self.checkpoint_store,
-                init_labels=labels,
-                results_directory=self._results_directory,
-                equal=equal,
-                known=known,
-                batches_matched=of_batches is None or of_batches.effects.matched,
-            )
-            self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
-            self.data_warnings_, self.imputed_shares_ = issues, imputed_shares
-            self._imputers = {**of_store, **imputers}
-            self._training_digests = report.digests
-            warn_of(doubts(solution, issues, views_selected=self.exclude_views is None))
+        executor = executor_for(self.client, self.n_jobs, watched=True)
+        data, of_table = views_to_fit(self, X)
+        stored = impute_methods_of(data)
+        methods = impute_methods(self.impute, data.view_names)
+        data, imputers, imputed_shares = impute_views(data, methods)
+        of_store = {v.name: Imputer(v, stored[v.name]) for v in data.views if v.name in stored}
+        tried, choices = candidates(self, data), choices_of(self, data)
+        first = tried[0]
+        n_clusters = None if choices.n_clusters else first.n_clusters
+        check = functools.partial(
+            validate,
+            n_clusters=first.n_clusters,
+            n_neighbors=first.n_neighbors,
+            digest=True,
+            over=lambda look, views: map_views(look, views, executor, stage="validate"),
+        )
+        report, of_batches = check(data), None
+        if batches is not None:
+            of_batches = fit_batches(X, data, batches, n_clusters, executor)
+            data = of_batches.correct(data)
+            report = dataclasses.replace(report, digests=check(data).digests)
+        warn_of((one.message, DataWarning) for one in report.issues if one.kind in TOLD_BEFORE)
+        labels, known = None, None
+        if init_labels is not None:
+            if choices.n_clusters or len(tried) > 1 or choices.view_settings:
+                raise ConfigurationError(
+                    "init_labels requires fixed settings, but n_clusters is 'auto', or scale, alpha or n_neighbors "
+                    "is None. Set all to those of the earlier fit (solution_.parameters)."
+                )
+            labels = validated_init_labels(init_labels, X, data, first.n_clusters)
+        observers = observers_of(self, data, first.n_clusters, executor)
+        for parameters in tried:
+            check_memory(data, parameters, executor, view_graphs=choices.initial_graph)
+        excluded = self.exclude_views or ()
+        equal = equal_samples([v for v in data.views if v.name not in excluded], executor)
+        issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
+        if partial_labels is not None:
+            known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
+        solution = run_fit(
+            data,
+            tried,
+            executor,
+            choices=choices,
+            observers=observers,
+            checkpoint_store=self.checkpoint_store,
+            init_labels=labels,
+            results_directory=self._results_directory,
+            equal=equal,
+            known=known,
+            batches_matched=of_batches is None or of_batches.effects.matched,
+        )
+        self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
+        self.data_warnings_, self.imputed_shares_ = issues, imputed_shares
+        self._imputers = {**of_store, **imputers}
+        self._training_digests = report.digests
+        warn_of(doubts(solution, issues, views_selected=self.exclude_views is None))
         return self
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:

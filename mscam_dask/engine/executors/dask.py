@@ -106,20 +106,6 @@ def workers_timeout_s() -> float:
     return seconds
 
 
-@contextlib.contextmanager
-def client_of(cluster: Any) -> Iterator[Client]:
-    """Client of a cluster object, closed at the end; the cluster stays open."""
-    try:
-        client = Client(cluster, set_as_default=False)
-    except (OSError, RuntimeError, TimeoutError, ValueError) as error:
-        raise ClusterError(
-            f"the Dask cluster given as client is not usable: {str(error).rstrip('.')}. Start a new "
-            "cluster, or omit client to use threads of this process."
-        ) from error
-    with client:
-        yield client
-
-
 def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any]]:
     """Return the workers by address, as the scheduler describes them, within `timeout_s`."""
     with _answered(client, timeout_s):
