@@ -202,11 +202,9 @@ def feature_effects(
     sums, squares, n_nonzero = np.zeros((3, n_clusters, len(shift)))
     for start, stop in blocks:
         rows, own = view.read(start, stop), labels[start:stop]
-        for cluster in np.unique(own):
-            shifted = rows[own == cluster] - shift
-            sums[cluster] += shifted.sum(axis=0)
-            squares[cluster] += np.einsum("ij,ij->j", shifted, shifted)
-            n_nonzero[cluster] += np.count_nonzero(rows[own == cluster], axis=0)
+        sums += sums_by_group(rows - shift, own, n_clusters)
+        squares += sums_by_group((rows - shift) ** 2, own, n_clusters)
+        n_nonzero += sums_by_group(rows != 0.0, own, n_clusters)
     sizes = np.bincount(labels, minlength=n_clusters).astype(np.float64)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         rest_sizes = sizes.sum() - sizes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -35,12 +34,34 @@ _SETTINGS: tuple[tuple[Scale, float, int], ...] = (
 _MIN_CLUSTERS = 2
 
 
-def candidates(estimator: MSCAM, data: MultiViewData) -> tuple[Parameters, ...]:
-    """Candidate settings, in the order in which they are tried; scale and α of views with options are selected later."""
-    constants, by_view = constants_of(estimator), _is_by_view(estimator)
-    tried = _SETTINGS if constants.auto_settings else _SETTINGS[-1:]
-    common: dict[str, Any] = {
-        "n_clusters": _most_clusters(estimator, data.n_samples),
+def search_space(estimator: MSCAM, data: MultiViewData) -> tuple[tuple[Parameters, ...], Choices]:
+    """Candidate settings, in the order in which they are tried, and what the fit selects besides; scale and α of views with options are selected later."""
+    allowed = Annotated[Constants | None, Meta(title="a mscam_dask.Constants, or None")]
+    constants = check_value("constants", estimator.constants, allowed) or Constants()
+    n_clusters = check_value("n_clusters", estimator.n_clusters, Count | Literal["auto"])
+    is_selected, selects_settings = n_clusters == "auto", constants.auto_settings
+    has_features = any(view.view_type == "features" for view in data.views)
+    given = {name: getattr(estimator, name) for name in ("scale", "alpha", "n_neighbors")}
+    of_views: tuple[ViewSettings, ...] | None = None
+    options: tuple[ViewSettings, ...] = ()
+    tried = _SETTINGS if selects_settings else _SETTINGS[-1:]
+    if any(isinstance(given[name], Mapping) for name in ("scale", "alpha")):
+        of_views = _settings_by_view(given.pop("scale"), given.pop("alpha"), data.view_names)
+        tried = tried[:1]
+    elif selects_settings and len(data.views) > 1:
+        # only feature views are scaled
+        scales = _SCALES if has_features else _SCALES[:1]
+        options = tuple(
+            ViewSettings(scale, alpha)
+            for scale in (scales if given["scale"] is None else (given["scale"],))
+            for alpha in (_ALPHAS if given["alpha"] is None else (given["alpha"],))
+        )
+        if len(options) > 1:
+            tried = ((options[0].scale, options[0].alpha, CONSTANTS.n_neighbors),)
+        else:
+            options = ()
+    common = {name: value for name, value in given.items() if value is not None} | {
+        "n_clusters": _most_clusters(n_clusters, estimator.max_clusters, data.n_samples),
         "seed": seed_of(
             estimator.random_state, is_continued=estimator.checkpoint_store is not None
         ),
@@ -48,76 +69,33 @@ def candidates(estimator: MSCAM, data: MultiViewData) -> tuple[Parameters, ...]:
         "constants": constants,
         "model": estimator._model,
         "exclude_views": excluded_positions(estimator.exclude_views, data.view_names),
+        "view_settings": of_views,
         **exact_limit(data),
     }
-    if options := _options(estimator, data):
-        tried = ((options[0].scale, options[0].alpha, CONSTANTS.n_neighbors),)
-    elif by_view:
-        tried = tried[:1]
-        common["view_settings"] = _settings_by_view(estimator, data.view_names)
-    given = ("n_neighbors",) if by_view else ("n_neighbors", "scale", "alpha")
-    common |= {
-        name: getattr(estimator, name) for name in given if getattr(estimator, name) is not None
-    }
-    found = []
-    for scale, alpha, k in tried:
-        one = Parameters(**{"scale": scale, "alpha": alpha, "n_neighbors": k, **common})
-        if not _any_features(data):
-            one = dataclasses.replace(one, scale=tried[0][0])
-        if estimator.n_neighbors is None:  # a default, which is adapted to the data
-            most = data.n_samples - 1
-            if constants.auto_settings and not selects_n_clusters(estimator):
-                # the mean size of a cluster
-                most = min(most, data.n_samples // one.n_clusters)
-            one = dataclasses.replace(one, n_neighbors=min(k, max(1, most)))
-        found.append(one)
-    return tuple(dict.fromkeys(found))
+    # the default number of neighbors is at most the mean size of a cluster
+    most = data.n_samples - 1
+    if selects_settings and not is_selected:
+        most = min(most, data.n_samples // n_clusters)
+    found = [
+        Parameters(
+            **{
+                "scale": scale if has_features else tried[0][0],
+                "alpha": alpha,
+                "n_neighbors": min(k, max(1, most)),
+                **common,
+            }
+        )
+        for scale, alpha, k in tried
+    ]
+    may_exclude_views = estimator.exclude_views is None
+    choices = Choices(options, is_selected, selects_settings, may_exclude_views)
+    return tuple(dict.fromkeys(found)), choices
 
 
-def choices_of(estimator: MSCAM, data: MultiViewData) -> Choices:
-    """Choices that the fit makes in addition to the candidate settings."""
-    return Choices(
-        _options(estimator, data),
-        selects_n_clusters(estimator),
-        initial_graph=constants_of(estimator).auto_settings,
-        may_exclude_views=estimator.exclude_views is None,
-    )
-
-
-def constants_of(estimator: MSCAM) -> Constants:
-    """Constants of the method, by default those of the package."""
-    allowed = Annotated[Constants | None, Meta(title="a mscam_dask.Constants, or None")]
-    return check_value("constants", estimator.constants, allowed) or Constants()
-
-
-def selects_n_clusters(estimator: MSCAM) -> bool:
-    """Whether the number of clusters is selected."""
-    given = check_value("n_clusters", estimator.n_clusters, Count | Literal["auto"])
-    return isinstance(given, str)
-
-
-def _is_by_view(estimator: MSCAM) -> bool:
-    return isinstance(estimator.scale, Mapping) or isinstance(estimator.alpha, Mapping)
-
-
-def _options(estimator: MSCAM, data: MultiViewData) -> tuple[ViewSettings, ...]:
-    """Candidate settings of a view; empty if there is no choice. Only feature views are scaled."""
-    chooses = constants_of(estimator).auto_settings and len(data.views) > 1
-    if not chooses or _is_by_view(estimator):
-        return ()
-    scales = _SCALES if _any_features(data) else _SCALES[:1]
-    if estimator.scale is not None:
-        scales = (cast("Scale", estimator.scale),)
-    alphas = _ALPHAS if estimator.alpha is None else (cast("float", estimator.alpha),)
-    options = tuple(ViewSettings(scale, alpha) for scale in scales for alpha in alphas)
-    return options if len(options) > 1 else ()
-
-
-def _settings_by_view(estimator: MSCAM, names: Sequence[str]) -> tuple[ViewSettings, ...]:
+def _settings_by_view(scale: Any, alpha: Any, names: Sequence[str]) -> tuple[ViewSettings, ...]:
     """Given settings of each view."""
     columns = []
-    for parameter in ("scale", "alpha"):
-        value = getattr(estimator, parameter)
+    for parameter, value in (("scale", scale), ("alpha", alpha)):
         by_view = value if isinstance(value, Mapping) else dict.fromkeys(names, value)
         if value is None or set(by_view) != set(names):
             raise ConfigurationError(
@@ -128,10 +106,9 @@ def _settings_by_view(estimator: MSCAM, names: Sequence[str]) -> tuple[ViewSetti
     return tuple(map(ViewSettings, *columns))
 
 
-def _most_clusters(estimator: MSCAM, n_samples: int) -> Any:
-    """Number of clusters, which `Parameters` checks; if it is selected, the largest: the given one, or n / 10, at most 30."""
-    asked, n_clusters = estimator.max_clusters, estimator.n_clusters
-    if not selects_n_clusters(estimator):
+def _most_clusters(n_clusters: int | str, asked: Any, n_samples: int) -> int:
+    """Number of clusters; if it is selected, the largest: the given one, or n / 10, at most 30."""
+    if isinstance(n_clusters, int):
         if asked is not None:
             raise ConfigurationError(
                 f"max_clusters={asked!r} requires n_clusters='auto', but n_clusters is {n_clusters!r}. Remove it."
@@ -148,7 +125,8 @@ def _most_clusters(estimator: MSCAM, n_samples: int) -> Any:
         f"a whole number from {_MIN_CLUSTERS} to {n_samples - 1} for {n_samples} samples, or None"
     )
     limits = Meta(ge=_MIN_CLUSTERS, lt=n_samples, title=allowed)
-    return check_value("max_clusters", asked, Annotated[int, limits])
+    most: int = check_value("max_clusters", asked, Annotated[int, limits])
+    return most
 
 
 def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -183,7 +161,3 @@ def seed_of(random_state: object, *, is_continued: bool = False) -> int:
             f"random_state={random_state!r} is not usable: allowed is a whole number >= 0, a RandomState or None."
         ) from error
     return int(generator.randint(2**31 - 1))
-
-
-def _any_features(data: MultiViewData) -> bool:
-    return any(source.view_type == "features" for source in data.views)

@@ -39,7 +39,7 @@ from mscam_dask.estimators._sample_values import (
     validated_init_labels,
     validated_partial_labels,
 )
-from mscam_dask.estimators._search_space import candidates, choices_of
+from mscam_dask.estimators._search_space import search_space
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class MSCAM(
         methods = impute_methods(self.impute, data.view_names)
         data, imputers, imputed_shares = impute_views(data, methods)
         of_store = {v.name: Imputer(v, stored[v.name]) for v in data.views if v.name in stored}
-        tried, choices = candidates(self, data), choices_of(self, data)
+        tried, choices = search_space(self, data)
         first = tried[0]
         n_clusters = None if choices.n_clusters else first.n_clusters
         check = functools.partial(
@@ -391,7 +391,7 @@ class MSCAM(
         ----------
         X : as for `fit`
         """
-        return candidates(self, views_to_fit(self, X)[0])
+        return search_space(self, views_to_fit(self, X)[0])[0]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
