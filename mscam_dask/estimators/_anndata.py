@@ -60,8 +60,9 @@ def write_anndata(
     import pandas as pd
 
     # text as objects: anndata writes no other kind of pandas 3
-    clusters = pd.Index([str(cluster) for cluster in range(estimator.n_clusters_)], dtype=object)
-    data.obs[key] = pd.Categorical.from_codes(estimator.labels_[rows], clusters)
+    clusters = pd.Index([str(cluster) for cluster in estimator.cluster_names_], dtype=object)
+    codes = np.searchsorted(estimator.cluster_names_, estimator.labels_[rows])
+    data.obs[key] = pd.Categorical.from_codes(codes, clusters)
     if confidence:
         data.obs[f"{key}_confidence"] = estimator.confidence_[rows]
     data.obsp[f"{key}_connectivities"] = estimator.consensus_graph_[rows][:, rows].tocsr()

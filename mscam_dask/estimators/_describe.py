@@ -18,7 +18,7 @@ from mscam_dask.data.views.rows import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import DataError
-from mscam_dask.estimators._fitted import NeighborPredictMixin
+from mscam_dask.estimators._fitted import FittedMixin
 from mscam_dask.estimators._resources import executor_for, map_views
 from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.partition_score import (
@@ -50,7 +50,7 @@ class ClusterFeature:
 
 
 class ClusterSpaceMixin(
-    NeighborPredictMixin,
+    FittedMixin,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # untyped, as the next
     TransformerMixin,  # type: ignore[misc]  # wraps only a `transform` that is defined below it
 ):

@@ -61,9 +61,14 @@ def _fitted(function: Callable[[Any], _Value]) -> _Value:
     return cast("_Value", property(read))
 
 
-class FittedAttributes:
-    """Mixin for estimators with the attributes of a fit; those for users are in the docstring of `MSCAM`."""
+class FittedMixin:
+    """Mixin for estimators with the attributes of a fit and prediction by neighbors in the ridge embedding.
 
+    Attributes for users are in the docstring of `MSCAM`.
+    """
+
+    client: Client | None
+    n_jobs: int | None
     solution_: Solution
     data_warnings_: tuple[DataIssue, ...]
     imputed_shares_: dict[str, NDArray[np.float64]]
@@ -175,15 +180,7 @@ class FittedAttributes:
         has_gaps = int(self.labels_.max()) >= self.n_clusters_
         return np.unique(self.labels_) if has_gaps else np.arange(self.n_clusters_)
 
-
-# prediction ---------------------------------------------------------------------------------------
-
-
-class NeighborPredictMixin(FittedAttributes):
-    """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
-
-    client: Client | None
-    n_jobs: int | None
+    # prediction -----------------------------------------------------------------------------------
 
     def predict(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.int64]:
         """Assign new samples to the cluster of their adaptive neighbors among the training samples.

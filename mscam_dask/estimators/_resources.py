@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from msgspec import Meta
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
-from mscam_dask.engine.session import CheckpointStore, Observer
+from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.allowed import Count, check_value
 
@@ -88,37 +88,6 @@ def observers_of(
         executor.run_id, views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
     )
     return observers
-
-
-_SHARED = ("client", "callbacks", "checkpoint_store")
-
-
-class SharedResourcesMixin:
-    """Mixin for estimators: clones share client, callbacks and checkpoint store, pickles omit them."""
-
-    client: Client | None
-    callbacks: Sequence[Observer] | None
-    checkpoint_store: CheckpointStore | None
-
-    def __sklearn_clone__(self) -> Self:
-        """Unfitted estimator with the same parameters; see `sklearn.base.clone`."""
-        bare = self.__copy__()
-        for name in _SHARED:
-            setattr(bare, name, None)
-        cloned: Self = super(SharedResourcesMixin, bare).__sklearn_clone__()  # type: ignore[misc]  # of BaseEstimator
-        for name in _SHARED:
-            setattr(cloned, name, getattr(self, name))
-        return cloned
-
-    def __copy__(self) -> Self:
-        """Shallow copy with client, callbacks and checkpoint store, which are valid in this process."""
-        copied = type(self).__new__(type(self))
-        copied.__dict__.update(self.__dict__)
-        return copied
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State for pickles and deep copies."""
-        return {**super().__getstate__(), **dict.fromkeys(_SHARED)}  # type: ignore[dict-item]  # untyped
 
 
 _Result = TypeVar("_Result")

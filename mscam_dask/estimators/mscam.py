@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._fitted import TOLD_BEFORE, doubts, warn_of
 from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.estimators._resources import (
-    SharedResourcesMixin,
     executor_for,
     map_views,
     observers_of,
@@ -46,8 +46,11 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
+# parameters that belong to a process: shared by clones, omitted from pickles
+_OF_PROCESS = ("client", "callbacks", "checkpoint_store")
+
+
 class MSCAM(
-    SharedResourcesMixin,
     ClusterSpaceMixin,
     ClusterMixin,  # type: ignore[misc]  # untyped, as the next
     BaseEstimator,  # type: ignore[misc]
@@ -105,7 +108,7 @@ class MSCAM(
     client : distributed.Client, optional
         Synchronous client of a Dask cluster that runs the fit, with the same result, such as
         ``distributed.Client(LocalCluster())``. Clones share the client, the callbacks and the checkpoint
-        store; a pickle of the model omits all three.
+        store; a pickle or copy of the model omits all three.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.types.events` as it happens.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
@@ -169,7 +172,7 @@ class MSCAM(
         Overlap of each view's neighbors with those of the other views, in standard errors: about 0 for
         independent views. Empty if the settings of the views were not selected.
     cluster_tree_ : (n_clusters − 1, 4)
-        Linkage matrix of SciPy: clusters that the learned graph connects most are merged first.
+        Linkage matrix of SciPy of `cluster_names_`: clusters that the learned graph connects most are merged first.
         ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
         partition into m groups of clusters.
     status_ : Status
@@ -392,6 +395,15 @@ class MSCAM(
         X : as for `fit`
         """
         return search_space(self, views_to_fit(self, X)[0])[0]
+
+    def __sklearn_clone__(self) -> Self:
+        cloned: Self = super(MSCAM, copy.copy(self)).__sklearn_clone__()
+        for name in _OF_PROCESS:
+            setattr(cloned, name, getattr(self, name))
+        return cloned
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), **dict.fromkeys(_OF_PROCESS)}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,19 @@ def test_samples_are_matched_by_id(model: MSCAM) -> None:
     expected = model.consensus_graph_.toarray()[np.ix_(rows, rows)]
     np.testing.assert_array_equal(some.obsp["c_connectivities"].toarray(), expected)
     np.testing.assert_array_equal(some.obsm["c_protein"], model.view_embeddings_["protein"][rows])
+
+
+def test_clusters_keep_the_names_of_an_earlier_run() -> None:
+    views = {"rna": anndata_of(RNA), "protein": anndata_of(PROTEIN)}
+    model = MSCAM(n_clusters=3, n_jobs=1).fit(views)
+    names = np.array([0, 2, 5])
+    model.solution_ = dataclasses.replace(
+        model.solution_,
+        labels=names[model.labels_],
+        assessment=model.solution_.assessment.renamed([0, 2, 5]),
+    )
+    write_anndata(model, views["rna"])
+    assert views["rna"].obs["mscam"].astype(int).tolist() == model.labels_.tolist()
 
 
 def test_other_samples_are_refused(model: MSCAM) -> None:

@@ -109,12 +109,10 @@ class ThreadExecutor(PinnedBlas):
         super().__exit__(*error)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`."""
         assert self._pool is not None, "submit outside of the executor's context"
         return self._pool.submit(_run, function, args)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """See `Executor.gather`."""
         return [handle.result() for handle in handles]
 
 
@@ -130,7 +128,6 @@ class SerialExecutor(ThreadExecutor):
         return self
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         future.set_result(_run(function, args))
         return future

@@ -137,7 +137,13 @@ def wait_for_a_worker(client: Client, timeout_s: float) -> None:
 
 def check_versions(client: Client, timeout_s: float) -> None:
     """Check that every worker has this version of the package."""
-    for worker, answer in ask_workers(client, _version_probe(), timeout_s=timeout_s).items():
+
+    def installed() -> str:  # pickled by value, because workers may lack the package
+        import mscam_dask
+
+        return mscam_dask.__version__
+
+    for worker, answer in ask_workers(client, installed, timeout_s=timeout_s).items():
         if isinstance(answer, BaseException):
             raise ClusterError(
                 f"worker {worker} cannot run mscam_dask: {type(answer).__name__}: {answer}. "
@@ -163,17 +169,6 @@ def ask_workers(
         for worker, answer in answers.items()
         if not isinstance(answer, CommClosedError | ConnectionError)
     }
-
-
-def _version_probe() -> Callable[[], str]:
-    """Return a function, pickled by value because workers may lack it, for their version."""
-
-    def version() -> str:
-        import mscam_dask
-
-        return mscam_dask.__version__
-
-    return version
 
 
 def _spill_threshold_bytes(dask_worker: Any) -> int:
@@ -297,18 +292,15 @@ class DaskExecutor:
 
     @property
     def description(self) -> str:
-        """See `Executor.description`."""
         watched = "" if self.dashboard is None else f", dashboard {self.dashboard}"
         return f"on {self.n_workers} Dask worker threads{watched}"
 
     @property
     def n_workers(self) -> int:
-        """See `Executor.n_workers`."""
         return int(sum(worker["nthreads"] for worker in self._workers().values()))
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """See `Executor.memory_limit_bytes`."""
         limits = [
             worker["memory_limit"] // worker["nthreads"]
             for worker in self._workers().values()
@@ -318,7 +310,7 @@ class DaskExecutor:
 
     @property
     def spill_threshold_bytes(self) -> int | None:
-        """See `Executor.spill_threshold_bytes`: Dask's setting distributed.worker.memory.target."""
+        # Dask's setting distributed.worker.memory.target
         if self.shares_memory:
             return None
         answers = ask_workers(self._client, _spill_threshold_bytes, timeout_s=self._timeout_s)
@@ -327,7 +319,7 @@ class DaskExecutor:
 
     @property
     def shares_memory(self) -> bool:
-        """See `Executor.shares_memory`: only of workers that are threads of this process."""
+        # workers that are threads of this process
         return str(self._address).startswith("inproc:")
 
     def _workers(self) -> dict[str, dict[str, Any]]:
@@ -352,7 +344,6 @@ class DaskExecutor:
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`."""
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
         group = f"{stage}-{self.run_id}"
@@ -388,7 +379,7 @@ class DaskExecutor:
         return next(workers_in_turn, None)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """See `Executor.gather`; an error if workers or the scheduler are lost for too long."""
+        """Return the results, or raise an error if workers or the scheduler are lost for too long."""
         if not handles:
             return []
         watchdog, loop = self.watchdog(), cast("Any", self._client.loop)
