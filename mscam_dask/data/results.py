@@ -2,9 +2,8 @@
 
 Layout, version 7, one Zarr v3 group::
 
-    result.zarr/                    attributes: format, format_version, status, n_samples, names of
-        |                           views with embeddings and coordinates, and nodes and
-        |                           checksum (see `mscam_dask.data.store.arrays`)
+    result.zarr/                    attributes: format, format_version, status, nodes and checksum
+        |                           (see `mscam_dask.data.store.arrays`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -41,6 +40,7 @@ from mscam_dask.data.store.arrays import (
     get_array,
     get_json,
     new_group,
+    open_array,
     put_array,
     put_json,
     usable_attributes,
@@ -87,10 +87,6 @@ class StoredArrays:
     """`ArraysInMemory` in a store, or in a directory in which it is still being written, each read when first used."""
 
     root: Path
-    n_samples: int
-    has_learned_graph: bool
-    embedded_views: tuple[str, ...]
-    projected_views: tuple[str, ...]
     is_partial: bool = False
 
     @cached_property
@@ -99,15 +95,16 @@ class StoredArrays:
 
     @cached_property
     def learned_graph(self) -> csr_array[np.float64]:
-        return self._graph("learned_graph") if self.has_learned_graph else self.consensus_graph
+        has_its_own = (self.root / "learned_graph").is_dir()
+        return self._graph("learned_graph") if has_its_own else self.consensus_graph
 
     @cached_property
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        return self._of_views("view_embeddings", self.embedded_views)
+        return self._of_views("view_embeddings")
 
     @cached_property
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        return self._of_views("view_coordinates", self.projected_views)
+        return self._of_views("view_coordinates")
 
     def loaded(self) -> ArraysInMemory:
         """Read all arrays."""
@@ -117,15 +114,18 @@ class StoredArrays:
 
     def _graph(self, key: str) -> csr_array[np.float64]:
         parts = {part: get_array(self.root, f"{key}/{part}") for part in _GRAPH_PARTS}
-        shape = (self.n_samples, self.n_samples)
+        n_samples = len(parts["indptr"]) - 1
         try:
-            graph: csr_array[np.float64] = sparse_from_parts("csr", parts, shape, "the graph")
+            graph: csr_array[np.float64] = sparse_from_parts(
+                "csr", parts, (n_samples, n_samples), "the graph"
+            )
         except DataError as error:
             raise corrupt_store(self.root / key, str(error).partition(". ")[0]) from error
         return graph
 
-    def _of_views(self, kind: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        return {name: get_array(self.root, f"{kind}/{index}") for index, name in enumerate(names)}
+    def _of_views(self, kind: str) -> dict[str, NDArray[Any]]:
+        keys = [f"{kind}/{index}" for index in range(len(list(self.root.glob(f"{kind}/[0-9]*"))))]
+        return {open_array(self.root, key).attrs["name"]: get_array(self.root, key) for key in keys}
 
 
 def put_graph(group: Any, key: str, data: Values, indices: Values, indptr: Values) -> None:
@@ -202,15 +202,7 @@ def _write(solution: Solution, directory: Path, model: Any, begun: StoredArrays 
 
     arrays = solution.arrays
     group = zarr.open_group(directory, mode="r+") if begun else new_group(directory)
-    group.attrs.put(
-        {
-            **_FORMAT.marks,
-            "status": solution.status.name,
-            "n_samples": len(solution.labels),
-            "view_embeddings": list(begun.embedded_views if begun else arrays.view_embeddings),
-            "view_coordinates": list(begun.projected_views if begun else arrays.view_coordinates),
-        }
-    )
+    group.attrs.put({**_FORMAT.marks, "status": solution.status.name})
     put_array(group, "labels", solution.labels.astype("<i8"))
     if begun is None:
         graphs = {"consensus_graph": arrays.consensus_graph}
@@ -233,21 +225,14 @@ def read_result(path: str | Path) -> Solution:
     root = Path(path).absolute()
     attributes = _FORMAT.attributes(root)
     with usable_attributes(root):
-        status = Status[attributes["status"]]
-        stored = StoredArrays(
-            root,
-            attributes["n_samples"],
-            has_learned_graph=not status.is_learned,
-            embedded_views=tuple(attributes["view_embeddings"]),
-            projected_views=tuple(attributes["view_coordinates"]),
-        )
-        is_large = stored.n_samples > SIZES.exact_samples
+        labels, stored = get_array(root, "labels"), StoredArrays(root)
+        is_large = len(labels) > SIZES.exact_samples
         if is_large:
             verify_arrays(root, attributes)
         return Solution(
             **vars(get_records(root, "fit", FitRecords)),
-            labels=get_array(root, "labels"),
-            status=status,
+            labels=labels,
+            status=Status[attributes["status"]],
             arrays=stored if is_large else stored.loaded(),
             encoders={},
         )

@@ -478,14 +478,7 @@ def store_arrays(
         for position, (kind, number, name, _) in enumerate(some):
             rows = [stage.item(block, position) for block in joined]
             put_embedding(group, kind, number, name, row_pieces(stage, rows, order.n_samples))
-    return StoredArrays(
-        directory,
-        order.n_samples,
-        has_learned_graph="learned_graph" in graphs,
-        embedded_views=tuple(embeddings),
-        projected_views=tuple(coordinates),
-        is_partial=True,
-    )
+    return StoredArrays(directory, is_partial=True)
 
 
 def split_block(

@@ -20,18 +20,13 @@ if TYPE_CHECKING:
 _MAX_THREADS = 8
 
 
-def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False) -> Executor:
-    """Executor of a fit: the workers of the client, with a dashboard page if `watched`, or `n_jobs` threads of this process."""
+def executor_for(client: Client | None, n_jobs: object) -> Executor:
+    """Executor of a fit: the workers of the client, or `n_jobs` threads of this process."""
     if client is not None:
         _check_client(client)
         from mscam_dask.engine.executors.dask import DaskExecutor
-        from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
 
-        executor = DaskExecutor(client)
-        if watched:
-            ensure_page(client)  # logs once why there is none
-            executor.dashboard = page_link(client)
-        return executor
+        return DaskExecutor(client)
     if n_jobs is None or n_jobs == -1:
         from dask.system import CPU_COUNT
 
@@ -77,7 +72,7 @@ def observers_of(
     observers, client = tuple(estimator.callbacks or ()), estimator.client
     if client is None:
         return observers
-    from mscam_dask.monitor.dashboard.plugin import ClusterEvents
+    from mscam_dask.monitor.dashboard.plugin import ClusterEvents, page_link
 
     given = (one for one in observers if isinstance(one, ClusterEvents) and one.serves(client))
     events = next(given, None)
@@ -87,6 +82,7 @@ def observers_of(
     events.new_run(
         executor.run_id, views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
     )
+    executor.dashboard = page_link(client)
     return observers
 
 

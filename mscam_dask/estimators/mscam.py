@@ -329,7 +329,7 @@ class MSCAM(
             Borders separate some of the clusters only: `structure_` is PARTLY.
         """
         validate_callbacks(self.callbacks, self.checkpoint_store)
-        executor = executor_for(self.client, self.n_jobs, watched=True)
+        executor = executor_for(self.client, self.n_jobs)
         data, of_table = views_to_fit(self, X)
         stored = impute_methods_of(data)
         methods = impute_methods(self.impute, data.view_names)

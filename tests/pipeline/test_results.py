@@ -97,7 +97,7 @@ def test_what_is_no_result_or_lacks_an_array(model: MSCAM, path: Path, tmp_path:
             read_result(path)
         (tmp_path / "moved").rename(path / key)
     group = zarr.open_group(path, mode="r+")
-    group.attrs["view_embeddings"] = None
+    group.attrs["status"] = None
     write_checksums(group, path)
     with raises(StoreCorruptError, path / "zarr.json"):
         read_result(path)
