@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from mscam_dask import MSCAM, Constants, plot
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.metrics import score_partition
 from mscam_dask.plot.pictures import CLUSTER_COLORS
+from tests.messages import raises
 from tests.synthetic import gaussian_views
 
 N = 90
@@ -162,12 +165,12 @@ def test_p_values_over_the_number_of_clusters(counted: MSCAM, model: MSCAM) -> N
 
 def test_bars_of_the_features(model: MSCAM) -> None:
     ax = plot.features(model, 1, top=5)
-    every = [item for item in model.cluster_features(20) if item.cluster == 1]
-    largest = sorted(every, key=lambda item: -abs(item.effect))[:5]
+    every = model.cluster_features(20).query("cluster == 1")
+    largest = every.sort_values("effect", key=lambda effect: -effect.abs())[:5]
     names = [text.get_text() for text in ax.get_yticklabels()]
-    assert names == [item.feature for item in largest]
+    assert names == largest["feature"].tolist()
     widths = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in ax.patches}
-    assert [widths[place] for place in range(5)] == pytest.approx([i.effect for i in largest])
+    assert [widths[place] for place in range(5)] == pytest.approx(largest["effect"].tolist())
     with pytest.raises(ConfigurationError):
         plot.features(model, 3)
 
@@ -182,6 +185,24 @@ def test_areas_of_the_confidence(model: MSCAM) -> None:
         surface = 0.5 * abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1)))
         assert surface == pytest.approx(own.sum())
     assert ax.lines[0].get_xdata()[0] == pytest.approx(model.confidence_.mean())
+
+
+def test_clusters_with_the_names_of_an_earlier_run(model: MSCAM) -> None:
+    names = np.array([0, 2, 5])
+    solution = model.solution_
+    named = copy.copy(model)
+    named.solution_ = dataclasses.replace(
+        solution,
+        labels=names[solution.labels],
+        assessment=solution.assessment.renamed([0, 2, 5]),
+    )
+    confusion, confidence = plot.confusion(named, model.labels_), plot.confidence(named)
+    for ticks in (confusion.get_xticklabels(), confidence.get_yticklabels()):
+        assert [text.get_text() for text in ticks] == ["0", "2", "5"]
+    first, second = plot.features(model, 2), plot.features(named, 5)
+    assert [bar.get_width() for bar in first.patches] == [bar.get_width() for bar in second.patches]
+    with raises(ConfigurationError, "cluster=1", "0, 2, 5"):
+        plot.features(named, 1)
 
 
 def test_bars_of_the_presence_are_the_samples_of_each_view() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,20 +32,11 @@ from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.allowed import Count, check_value
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClusterFeature:
-    """One feature of one view that sets a cluster apart."""
 
-    view: str
-    cluster: int  # as in `labels_`
-    feature: str  # name of the column, or its position where the view has no names
-    column: int  # position of the column in its view
-    mean: float  # over the samples of the cluster, in the units of the data
-    mean_of_rest: float  # over all other samples
-    share: float  # of values other than 0 in the cluster
-    share_of_rest: float
-    effect: float  # difference of the means over the pooled standard deviation (Cohen's d)
+_STATISTICS = ("mean", "mean_of_rest", "share", "share_of_rest", "effect")
 
 
 class ClusterSpaceMixin(
@@ -56,7 +46,7 @@ class ClusterSpaceMixin(
 ):
     """Mixin for estimators that describes the clusters of a fit, with `transform` and `score`."""
 
-    def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
+    def cluster_features(self, top: int = 20) -> pd.DataFrame:
         """List the features that set each cluster apart from all other samples.
 
         Parameters
@@ -66,10 +56,14 @@ class ClusterSpaceMixin(
 
         Returns
         -------
-        tuple of ClusterFeature
-            By view, cluster and decreasing absolute effect; features without an effect are left
-            out. Views of distances and kernels have no features, and excluded views are not read.
-            ``pandas.DataFrame(map(dataclasses.asdict, model.cluster_features()))`` is a table of them.
+        DataFrame
+            A row for each feature, by view, cluster and decreasing absolute effect: ``view``, ``cluster``
+            as in `labels_`, ``feature``, its name, or its position where the view has no names,
+            ``column``, its position, ``mean`` in the cluster and ``mean_of_rest`` of all other
+            samples, ``share`` and ``share_of_rest`` of values other than 0, and ``effect``, the
+            difference of the means over the pooled standard deviation (Cohen's d). Features without
+            an effect are left out, views of distances and kernels have no features, and excluded
+            views are not read.
 
         Raises
         ------
@@ -82,6 +76,8 @@ class ClusterSpaceMixin(
         -----
         Views are read by row blocks, those of a store by the workers of `client`.
         """
+        import pandas as pd
+
         check_is_fitted(self)
         top = check_value("top", top, Count)
         views = [
@@ -95,10 +91,10 @@ class ClusterSpaceMixin(
         self._check_unchanged(views)
         executor = executor_for(self.client, self.n_jobs)
         found = map_views(look, views, executor, stage="cluster_features")
-        listed: list[ClusterFeature] = []
+        rows: list[dict[str, Any]] = []
         for view, effects in zip(views, found, strict=True):
-            listed.extend(_strongest(view, effects, names, top))
-        return tuple(listed)
+            rows.extend(_strongest(view, effects, names, top))
+        return pd.DataFrame(rows, columns=["view", "cluster", "feature", "column", *_STATISTICS])
 
     def transform(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.float64]:
         """Return the distances of samples to the centers of the clusters.
@@ -192,7 +188,7 @@ class ClusterSpaceMixin(
 def feature_effects(
     view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Values (c, d) of the fields of `ClusterFeature`, by cluster and column of a view; NaN without samples.
+    """Statistics (c, d) of `cluster_features`, by cluster and column of a view; NaN without samples.
 
     J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
     """
@@ -219,26 +215,21 @@ def feature_effects(
         difference = own_means - rest_means
         effects = difference / np.sqrt(scatter / max(1.0, float(sizes.sum()) - 2.0))
     effects[difference == 0.0] = 0.0
-    return {
-        "mean": own_means + shift,
-        "mean_of_rest": rest_means + shift,
-        "share": shares,
-        "share_of_rest": rest_shares,
-        "effect": effects,
-    }
+    means = own_means + shift, rest_means + shift
+    return dict(zip(_STATISTICS, (*means, shares, rest_shares, effects), strict=True))
 
 
 def _strongest(
     view: RowSource, effects: dict[str, NDArray[np.float64]], clusters: NDArray[np.int64], top: int
-) -> Iterator[ClusterFeature]:
+) -> Iterator[dict[str, Any]]:
     names: Any = view.feature_names or range(view.shape[1])
     sizes = effects["effect"]
     for cluster, row in enumerate(np.where(np.isnan(sizes), 0.0, sizes)):
         for column in np.argsort(-np.abs(row), kind="stable")[:top].tolist():
             if row[column] != 0.0:
-                values = {key: float(array[cluster, column]) for key, array in effects.items()}
-                own, feature = int(clusters[cluster]), str(names[column])
-                yield ClusterFeature(view.name, own, feature, column, **values)
+                values = {key: array[cluster, column] for key, array in effects.items()}
+                of_feature = {"feature": str(names[column]), "column": column, **values}
+                yield {"view": view.name, "cluster": clusters[cluster], **of_feature}
 
 
 def _in_discriminants(

@@ -19,6 +19,7 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.views.conversion import encode_labels
+from mscam_dask.data.views.sources import listed
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.plot.pictures import (
     CLUSTER_COLORS,
@@ -164,7 +165,7 @@ def confusion(estimator: MSCAM, labels_true: ArrayLike, ax: Axes | None = None) 
                 shade = "white" if shares[row, column] > _LOW_SHADE else "black"
                 ax.text(column, row, str(n_samples), ha="center", va="center", color=shade)
     shown = [names[code] for code in classes] if names else [str(code) for code in classes]
-    ax.set_xticks(range(counts.shape[1]), [str(cluster) for cluster in order])
+    ax.set_xticks(range(counts.shape[1]), estimator.cluster_names_[order].astype(str))
     ax.set_yticks(range(counts.shape[0]), shown)
     ax.set(xlabel="cluster", ylabel="class")
     return ax
@@ -275,30 +276,29 @@ def features(estimator: MSCAM, cluster: int, ax: Axes | None = None, *, top: int
     -----
     Effects are Cohen's d (`cluster_features`). A feature without a name is shown as view and column. A bar without a finite effect ends with "∞".
     """
-    if not 0 <= cluster < estimator.n_clusters_:
-        raise ConfigurationError(
-            f"cluster={cluster!r}; allowed are 0 to {estimator.n_clusters_ - 1}."
-        )
-    found = [item for item in estimator.cluster_features(top) if item.cluster == cluster]
-    found = sorted(found, key=lambda item: -abs(item.effect))[:top]
-    if not found:
+    names = estimator.cluster_names_.tolist()
+    if cluster not in names:
+        raise ConfigurationError(f"cluster={cluster!r}; allowed are {listed(names)}.")
+    found = estimator.cluster_features(top)
+    found = found[found["cluster"] == cluster]
+    found = found.iloc[np.argsort(-found["effect"].abs(), kind="stable")[:top]]
+    if found.empty:
         raise DataError(f"No feature differs between cluster {cluster} and the other samples.")
-    effects = np.array([item.effect for item in found])
+    effects = found["effect"].to_numpy()
     finite = np.abs(effects[np.isfinite(effects)])
     longest = 1.1 * float(finite.max(initial=0.0)) or 1.0
     ax = new_axes(ax, (6.0, 1.0 + 0.32 * len(found)))
-    views = list(dict.fromkeys(item.view for item in found))
-    for view in views:
-        own = [place for place, item in enumerate(found) if item.view == view]
+    for view in found["view"].unique():
+        own = np.flatnonzero(found["view"] == view)
         color = cluster_color(estimator.view_names_.index(view))
         bars = ax.barh(own, np.clip(effects[own], -longest, longest), color=color, label=view)
         texts = ["" if np.isfinite(effect) else "∞" for effect in effects[own]]
         ax.bar_label(bars, texts, padding=3)
-    names = [
-        f"{item.view} {item.column}" if item.feature == str(item.column) else item.feature
-        for item in found
+    features = [
+        f"{view} {column}" if feature == str(column) else feature
+        for view, feature, column in found[["view", "feature", "column"]].to_numpy()
     ]
-    ax.set_yticks(range(len(found)), names)
+    ax.set_yticks(range(len(found)), features)
     ax.invert_yaxis()
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set(xlabel="effect (Cohen's d)", title=f"cluster {cluster}")
@@ -318,7 +318,7 @@ def confidence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     ax = new_axes(ax, (6.0, 4.0))
     gap = 0.02 * len(values)
     start, middles = 0.0, []
-    for cluster in range(estimator.n_clusters_):
+    for cluster in estimator.cluster_names_:
         own = np.sort(values[estimator.labels_ == cluster])
         ax.fill_betweenx(
             start + np.arange(len(own) + 1),
@@ -332,7 +332,7 @@ def confidence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
         start += len(own) + gap
     ax.axvline(float(values.mean()), color="black", linestyle="--", linewidth=1)
     if estimator.n_clusters_ <= MAX_NUMBERS:
-        ax.set_yticks(middles, [str(cluster) for cluster in range(estimator.n_clusters_)])
+        ax.set_yticks(middles, estimator.cluster_names_.astype(str))
     else:
         ax.set_yticks([])
     ax.set(xlabel="confidence", ylabel="cluster", xlim=(0.0, 1.0), ylim=(start - gap, 0.0))

@@ -189,7 +189,7 @@ def test_without_structure_all_samples_form_one_cluster(views: list[Array]) -> N
     assert curves.sizes["n_clusters"] == len(counted.counts)
     assert min(counted.p_values) > RULES.level
     np.testing.assert_allclose(model.membership_, 1.0)
-    assert model.cluster_features() == ()
+    assert model.cluster_features().empty
     assert model.cluster_tree_.shape == (0, 4)
     assert not model.predict(views).any()
     np.testing.assert_allclose(model.predict_proba(views), 1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -210,18 +209,17 @@ def test_the_planted_features_come_first_by_name() -> None:
     model = quick().fit(frames)
     found = model.cluster_features(top=4)
     assert len(found) == 2 * 3 * 4
-    for (view, cluster), of_one in itertools.groupby(found, lambda one: (one.view, one.cluster)):
-        features = list(of_one)
-        sizes = [abs(one.effect) for one in features]
-        assert sizes == sorted(sizes, reverse=True)
+    for (view, cluster), features in found.groupby(["view", "cluster"]):
+        assert features["effect"].abs().is_monotonic_decreasing
         planted = labels[np.flatnonzero(model.labels_ == cluster)[0]]
-        assert features[0].feature == f"{view}{planted}"
-        assert features[0].column == planted
-        assert features[0].effect > 3
+        first = features.iloc[0]
+        assert first["feature"] == f"{view}{planted}"
+        assert first["column"] == planted
+        assert first["effect"] > 3
         own = frames[view].to_numpy()[model.labels_ == cluster, planted]
-        assert features[0].mean == pytest.approx(own.mean())
-        assert features[0].mean > features[0].mean_of_rest
-        assert (features[0].share, features[0].share_of_rest) == (1.0, 1.0)
+        assert first["mean"] == pytest.approx(own.mean())
+        assert first["mean"] > first["mean_of_rest"]
+        assert (first["share"], first["share_of_rest"]) == (1.0, 1.0)
     wrong: Any
     for wrong in (0, 2.5, True, "all"):
         with pytest.raises(ConfigurationError):

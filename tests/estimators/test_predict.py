@@ -92,9 +92,8 @@ def test_prediction_from_distances_and_kernel_values_to_the_training_samples() -
     assert adjusted_rand_score(whole.labels_[60:], model.predict(new)) == 1.0
     assert_allclose(model.predict_proba(new).sum(axis=1), 1.0)
     assert model.transform(new).shape == (15, 3)
-    assert {(one.view, one.feature) for one in model.cluster_features()} == set(
-        product("f", "0123")
-    )
+    features = model.cluster_features()
+    assert set(zip(features["view"], features["feature"], strict=True)) == set(product("f", "0123"))
     with pytest.raises(DataError):
         model.score(new)
 
