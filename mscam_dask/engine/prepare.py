@@ -118,7 +118,10 @@ def precompute_views(
             sample, n_samples=n, data=data, sample=sample, known=known, compared=rows
         )
     is_sampled = uses_sample(data)
-    max_rank = SIZES.max_rank if is_sampled else None
+    max_rank = None
+    if is_sampled:
+        max_rank = SIZES.max_rank
+        svds.clear()  # those of all directions
     precomputed = _precompute(stage, data, scales, svds, known, max_rank=max_rank)
     are_all = len(data.views) <= SIZES.few_views and not is_sampled
     n_wanted = n if are_all else rows_compared(len(data.views), SIZES.n_scored)
