@@ -17,7 +17,7 @@ import re
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, cast
 
 import dask.config
@@ -121,9 +121,7 @@ def _address(client: Client) -> str:
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
     """Wait for up to `timeout_s` until a worker can run tasks."""
-    watchdog = WorkerWatchdog(
-        lambda: present_workers(client, timeout_s), _address(client), timeout_s
-    )
+    watchdog = WorkerWatchdog(client, timeout_s)
     if watchdog.check():
         return
     with _translated(client):
@@ -183,8 +181,7 @@ def _spill_threshold_bytes(dask_worker: Any) -> int:
 class WorkerWatchdog:
     """Check, repeated during a wait, that the cluster has a worker that can run tasks."""
 
-    workers: Callable[[], Mapping[str, Mapping[str, Any]]]
-    address: str
+    client: Client
     timeout_s: float
     last_seen: float = dataclasses.field(default_factory=time.monotonic)
 
@@ -193,7 +190,7 @@ class WorkerWatchdog:
 
         A worker starts tasks or runs one; Dask pauses it when its memory is full.
         """
-        workers = list(self.workers().values())
+        workers = list(present_workers(self.client, self.timeout_s).values())
         metrics = [worker.get("metrics") or {} for worker in workers]
         if any(
             worker["status"] == "running" or own.get("executing")
@@ -203,10 +200,11 @@ class WorkerWatchdog:
             return True
         if time.monotonic() - self.last_seen <= self.timeout_s:
             return False
+        address = _address(self.client)
         if not workers:
             raise NoWorkersError(
-                f"the Dask scheduler {self.address} has had no worker for {self.timeout_s:g} s. "
-                f"Start workers, for example dask worker {self.address}, and repeat the command."
+                f"the Dask scheduler {address} has had no worker for {self.timeout_s:g} s. "
+                f"Start workers, for example dask worker {address}, and repeat the command."
             )
         used = [float(own.get("memory") or 0) / _GIB for own in metrics]
         limits = [float(worker.get("memory_limit") or float("inf")) / _GIB for worker in workers]
@@ -216,7 +214,7 @@ class WorkerWatchdog:
             f"on {workers[fullest].get('name', 'one')}"
         )
         raise WorkersPausedError(
-            f"all {len(workers)} Dask workers of {self.address} have been paused for "
+            f"all {len(workers)} Dask workers of {address} have been paused for "
             f"{self.timeout_s:g} s, because their memory is full ({memory}). Give workers more "
             "memory (--memory-limit) or use fewer of them, and repeat the command."
         )
@@ -273,9 +271,8 @@ class DaskExecutor:
 
     def __init__(self, client: Client, *, timeout_s: float | None = None) -> None:
         self._client = client
-        self.dashboard: str | None = (
-            None  # address where the tasks can be watched, for `description`
-        )
+        # address where the tasks can be watched, for `description`
+        self.dashboard: str | None = None
         self._timeout_s = workers_timeout_s() if timeout_s is None else timeout_s
         # part of every key; a leading digit keeps it out of key prefixes
         self.run_id = f"0{uuid.uuid4().hex[:8]}"
@@ -284,7 +281,6 @@ class DaskExecutor:
                 f"the Dask client is {client.status}; allowed is one that is connected. Make a new "
                 "one, distributed.Client(address), or omit client to use threads of this process."
             )
-        self._address = _address(client)
         self._numbers = itertools.count()
         self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
         self._stack = contextlib.ExitStack()
@@ -320,7 +316,7 @@ class DaskExecutor:
     @property
     def shares_memory(self) -> bool:
         # workers that are threads of this process
-        return str(self._address).startswith("inproc:")
+        return _address(self._client).startswith("inproc:")
 
     def _workers(self) -> dict[str, dict[str, Any]]:
         return present_workers(self._client, self._timeout_s)
@@ -405,7 +401,7 @@ class DaskExecutor:
 
     def watchdog(self) -> WorkerWatchdog:
         """Return the check, repeated during a wait, that workers are left."""
-        return WorkerWatchdog(self._workers, self._address, self._timeout_s)
+        return WorkerWatchdog(self._client, self._timeout_s)
 
     def _worker_lost(self, error: KilledWorker) -> WorkerLostError:
         group, name = error.task if isinstance(error.task, tuple) else (error.task, "")

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask.config
@@ -14,6 +15,7 @@ import pytest
 from distributed import Client
 
 from mscam_dask import MSCAM
+from mscam_dask.engine.executors import dask as dask_executor
 from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog, workers_timeout_s
 from mscam_dask.errors import (
     ConfigurationError,
@@ -41,10 +43,15 @@ FINISHING: dict[str, Any] = {**PAUSED, "metrics": {"memory": 3 * 2**30, "executi
     [({}, NoWorkersError, ()), ({"a": PAUSED}, WorkersPausedError, ("1", "3.00", "4.00", "w0"))],
 )
 def test_only_a_time_without_any_usable_worker_ends_a_wait(
-    absent: dict[str, Any], error: type[NoWorkersError], values: tuple[str, ...]
+    absent: dict[str, Any],
+    error: type[NoWorkersError],
+    values: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: list[dict[str, Any]] = [{}]
-    watchdog = WorkerWatchdog(lambda: found[0], "tcp://here", 0.5)
+    monkeypatch.setattr(dask_executor, "present_workers", lambda *_: found[0])
+    client: Any = SimpleNamespace(scheduler=SimpleNamespace(address="tcp://here"))
+    watchdog = WorkerWatchdog(client, 0.5)
     for present in ({"b": RUNNING}, {"a": PAUSED, "b": RUNNING}, {"b": FINISHING}):
         time.sleep(0.3)
         for found[0] in (present, absent):
