@@ -375,5 +375,6 @@ def _time(
     total = operations(data, tried[0], len(tried), iterations) / speed + _TASK_SECONDS * tasks
     return (
         total / at_once,
-        "rough estimate from this machine's matrix-multiply speed; within a factor of 3",
+        "rough estimate from this machine's matrix-multiply speed, within a factor of 3; workers "
+        "need some seconds more",
     )

@@ -175,8 +175,8 @@ def format_n_clusters(counts: Sequence[int], p_values: Sequence[float], selected
         )
     largest = p_values[counts.index(selected)]
     return (
-        f"n_clusters={selected} selected from 1 to {counts[-1]}: the largest number whose borders all "
-        f"have p-values up to {RULES.level:g} (here {p_value_text(largest)})"
+        f"n_clusters={selected} selected from 1 to {counts[-1]}: the largest number with a partition whose "
+        f"borders all have p-values up to {RULES.level:g} (here {p_value_text(largest)})"
     )
 
 

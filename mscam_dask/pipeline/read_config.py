@@ -19,11 +19,9 @@ from mscam_dask.pipeline.settings import (
     ClusterKeys,
     ClusterTable,
     DataTable,
-    EvaluateTable,
     ExecutionTable,
-    IncrementalTable,
     OutputTable,
-    ReportTable,
+    PipelineTables,
     Settings,
 )
 from mscam_dask.pipeline.toml_document import (
@@ -40,19 +38,6 @@ from mscam_dask.pipeline.toml_document import (
     toml_text,
 )
 from mscam_dask.types.allowed import nearest
-
-
-class _Pipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Tables of a pipeline file."""
-
-    data: DataTable
-    cluster: ClusterKeys
-    execution: ExecutionTable = ExecutionTable()
-    evaluate: EvaluateTable = EvaluateTable()
-    incremental: IncrementalTable = IncrementalTable()
-    report: ReportTable = ReportTable()
-    output: OutputTable = OutputTable()
-
 
 # Tables of other files, and parameters of the estimators that are elsewhere.
 _ELSEWHERE = {
@@ -94,7 +79,7 @@ def read_config(
         "execution": execution_problems,
         "output": _output_problems,
     }
-    tables = read_tables(document, _Pipeline, checks, _ELSEWHERE)
+    tables = read_tables(document, PipelineTables, checks, _ELSEWHERE)
     parameters = msgspec.structs.asdict(tables.cluster)
     parameters["constants"] = msgspec.to_builtins(tables.cluster.constants)
     cluster = ClusterTable(method=parameters.pop("method"), parameters=parameters)

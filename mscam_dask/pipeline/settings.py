@@ -336,6 +336,18 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     pipeline."""
 
 
+class PipelineTables(Struct, frozen=True, kw_only=True):
+    """Tables of a pipeline file."""
+
+    data: DataTable
+    cluster: ClusterKeys
+    execution: ExecutionTable = ExecutionTable()
+    evaluate: EvaluateTable = EvaluateTable()
+    incremental: IncrementalTable = IncrementalTable()
+    report: ReportTable = ReportTable()
+    output: OutputTable = OutputTable()
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings of a pipeline after validation, with absolute paths, and the name of its file."""
 

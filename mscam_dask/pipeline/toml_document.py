@@ -18,7 +18,7 @@ import tomli_w
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
-from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, File, extras_of
+from mscam_dask.pipeline.settings import BUILT_IN_SOURCES, File, PipelineTables, extras_of
 from mscam_dask.types.allowed import allowed_text, annotations_of, nearest, table_of
 
 MAX_BYTES = 64 * 2**10
@@ -207,11 +207,19 @@ def _lines(text: str) -> dict[Key, int]:
 
 def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
     """Return the overrides of variables MSCAM_<TABLE>__<KEY>=value, in TOML or as a text."""
-    overrides = []
+    overrides, tables = [], annotations_of(PipelineTables)
     for name, text in sorted(environment.items()):
-        if not name.startswith("MSCAM_") or "__" not in name:
+        if not name.startswith("MSCAM_"):
             continue
         key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
+        if len(key) == 1:
+            table, _, setting = key[0].partition("_")
+            if table in tables and setting in annotations_of(tables[table]):
+                raise ConfigurationError(
+                    f"the environment variable {name} has one underscore between table and key; two are needed. "
+                    f"Use MSCAM_{table.upper()}__{setting.upper()}."
+                )
+            continue
         if len(key) < 2 or not all(key):
             raise ConfigurationError(
                 f"the environment variable {name} does not name a table and a key. Use "

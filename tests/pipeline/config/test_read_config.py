@@ -90,6 +90,7 @@ def test_the_command_line_and_the_environment_win_over_the_file(tmp_path: Path) 
         ("MSCAM__N_CLUSTERS", "MSCAM_TABLE__KEY=value"),
         ("MSCAM_CLUSTER__N_CLUTSERS", "'n_clusters'"),
         ("MSCAM_CLUSTR__N_CLUSTERS", "'cluster'"),
+        ("MSCAM_CLUSTER_N_CLUSTERS", "MSCAM_CLUSTER__N_CLUSTERS"),
     ],
 )
 def test_a_variable_that_means_nothing_is_named(tmp_path: Path, name: str, value: str) -> None:
