@@ -115,7 +115,7 @@ def test_results_of_an_earlier_version_are_refused(path: Path) -> None:
     group = zarr.open_group(path, mode="r+")
     group.attrs["format_version"] = 4
     write_checksums(group, path)
-    with raises(DataError, path, 4):
+    with raises(DataError, path, 4, "the version that wrote it"):
         read_result(path)
 
 

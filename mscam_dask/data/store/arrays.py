@@ -81,9 +81,11 @@ class Format:
             )
         found = attributes.get("format_version")
         if found != self.version:
+            is_newer = isinstance(found, int) and found > self.version
+            remedy = "Upgrade mscam_dask" if is_newer else "Read it with the version that wrote it"
             raise DataError(
-                f"{root} has format version {found!r}; this version reads {self.version}. Upgrade "
-                f"mscam_dask, or {self.again}."
+                f"{root} has format version {found!r}; this version reads {self.version}. {remedy}, or "
+                f"{self.again}."
             )
         if not isinstance(root, ObjectPath):
             check_tree(root)
