@@ -258,7 +258,7 @@ _PER_VIEW = {
     "primal_residual": "norm of W - F over √c when the inner solver stopped",
     "dual_residual": "norm of the change of F over √c when the inner solver stopped",
     "inner_iterations": "iterations of the inner solver",
-    "objective": "the view's terms of the objective",
+    "objective": "the view's terms of the objective; of the refinement minus the separation of its metric",
     "view_score": "information (nats) on that cut from the view's own reference graphs",
 }
 

@@ -177,7 +177,8 @@ def _lost_workers(name: str, timeout_s: float) -> Iterator[None]:
             raise
         raise NoWorkersError(
             f"the cluster {name!r} has had no worker for {timeout_s:g} s: its workers are killed, or end at "
-            "once. Give them more memory (--memory-limit) if that is too small; otherwise repeat the command."
+            "once. If they need more memory, give it (--memory-limit, or the request of a job or pod); otherwise repeat "
+            "the command."
         ) from error
 
 
