@@ -373,8 +373,5 @@ def _time(
     speed = _SHARE_OF_PEAK * 2.0 * _SIDE**3 / max(product_s, 1e-6)
     tasks = len(data.views) * (20 * len(tried) + 4 * iterations)
     total = operations(data, tried[0], len(tried), iterations) / speed + _TASK_SECONDS * tasks
-    return (
-        total / at_once,
-        "rough estimate from this machine's matrix-multiply speed, within a factor of 3; workers "
-        "need some seconds more",
-    )
+    basis = "rough estimate from this machine's matrix-multiply speed, within a factor of 3"
+    return total / at_once, f"{basis}; workers need some seconds more"

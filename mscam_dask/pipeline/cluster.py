@@ -156,13 +156,11 @@ def _started(execution: ExecutionTable, name: str, timeout_s: float) -> Iterator
             ) from error
         least, most = worker_counts(execution)
         number = f"{least}" if least == most else f"{least} to {most}"
+        description = f"{number} {'worker' if number == '1' else 'workers'} of a {name} cluster"
         if name == "local":
             threads = f" of {execution.threads} threads" if (execution.threads or 1) > 1 else ""
             kind = f"{'process' if number == '1' else 'processes'}{threads} on this computer"
             description = f"{number} worker {kind}"
-        else:
-            workers = "worker" if number == "1" else "workers"
-            description = f"{number} {workers} of a {name} cluster"
         with _lost_workers(name, timeout_s):
             yield OpenCluster(client, description)
 
