@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def _show(report: IngestReport) -> None:
 def make_tls_directory(directory: Path, *, days: float, renew: bool) -> int:
     """Make certificates, print the commands that use them, and return the exit code."""
     made = make_certificates(directory, days=days, renew=renew)
-    where = relative(made.directory)
+    where = shlex.quote(relative(made.directory))
 
     def files(role: str) -> str:
         return (

@@ -149,9 +149,10 @@ def resume_run(
     replace a finished run.
     """
     root = _place_of(resolved(path))
-    if not root.is_dir() and RunDirectory(root).next() is None:
+    if not os.path.lexists(RunDirectory(root).record) and RunDirectory(root).next() is None:
         raise ConfigurationError(
-            f"There is no run directory {root}. Give one that mscam-dask run wrote."
+            f"{root} holds no run: it has no run.json. Give a directory that mscam-dask run wrote, or run the "
+            "pipeline with this one as its output (-o)."
         )
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(RunDirectory.lock(root))
@@ -202,11 +203,6 @@ def _place_of(path: Path) -> Path:
 
 
 def _read(directory: RunDirectory) -> tuple[run_record.RunRecord, Settings]:
-    if not os.path.lexists(directory.record):
-        raise ConfigurationError(
-            f"{directory.path} holds no run: it has no run.json. Run the pipeline again with this "
-            "directory as its output."
-        )
     record = directory.read_record()
     try:
         settings = msgspec.convert(record.settings, Settings)

@@ -174,7 +174,7 @@ class Run:
             self._report()
 
     def _report(self) -> None:
-        again = f" Try again with mscam-dask report {self.directory.path}."
+        again = f" Try again with {self.directory.command('report')}."
         with self._last_step("report", again) as summary:
             summary.text = str(write_report(self.directory))
 
@@ -212,7 +212,7 @@ class Run:
 
     @property
     def _remedy(self) -> str:
-        return f"mscam-dask resume {self.directory.place} continues the run."
+        return f"{self.directory.command('resume')} continues the run."
 
     @property
     def _signal(self) -> str:

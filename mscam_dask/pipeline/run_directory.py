@@ -12,6 +12,7 @@ import datetime as dt
 import errno
 import os
 import re
+import shlex
 import shutil
 import socket
 import uuid
@@ -87,6 +88,10 @@ class RunDirectory:
     def place(self) -> Path:
         """Path that the directory has when its run has finished."""
         return self.replaced or self.path
+
+    def command(self, name: str) -> str:
+        """Return a command on the run, as a shell reads it."""
+        return f"mscam-dask {name} {shlex.quote(str(self.place))}"
 
     @classmethod
     @contextmanager

@@ -116,12 +116,12 @@ class StoredRun:
         """Remedy for a run that has not finished."""
         if self.state == "running":
             return "Wait until it ends."
-        return f"Continue it with mscam-dask resume {self.directory.path}."
+        return f"Continue it with {self.directory.command('resume')}."
 
     @property
     def to_repair(self) -> str:
         """Remedy for a finished run whose files are damaged."""
-        return f"mscam-dask resume {self.directory.path} writes them again."
+        return f"{self.directory.command('resume')} writes them again."
 
     def labels(self) -> pd.Series[int]:
         """Return the clusters of labels.csv, by sample."""

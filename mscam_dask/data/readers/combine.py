@@ -138,7 +138,9 @@ def _choose(
             for item in found
             if item.views or item.skipped
         )
-        raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
+        raise DataError(
+            f"No view is called {missing}. Choose from these, or give other files: {listing}."
+        )
     for old, _ in named:
         if len(held[old]) > 1:
             raise DataError(

@@ -7,6 +7,7 @@ import fcntl
 import os
 import platform
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -28,6 +29,7 @@ from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.resume import resume_run
 from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory, is_locked, write_whole
+from mscam_dask.pipeline.stored_run import StoredRun
 from tests.faults.memory_disk import failing, traced
 from tests.messages import quotes, raises
 from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, stop
@@ -113,6 +115,14 @@ def test_results_that_cannot_be_replaced_are_said_before_the_run(
         directory.lock_next(),
     ):
         pass
+
+
+def test_a_command_of_a_run_is_for_a_shell(tmp_path: Path) -> None:
+    path = ended_run(tmp_path / "a run's", "failed")
+    with raises(DataError, path) as caught:
+        StoredRun.read(path).finished()
+    told = str(caught.value).partition("Continue it with ")[2].removesuffix(".")
+    assert shlex.split(told) == ["mscam-dask", "resume", str(path)]
 
 
 def test_what_a_killed_run_was_still_writing_is_swept(tmp_path: Path) -> None:
