@@ -212,7 +212,7 @@ def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
         if not name.startswith("MSCAM_"):
             continue
         key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
-        if len(key) == 1:
+        if "__" not in name:
             table, _, setting = key[0].partition("_")
             if table in tables and setting in annotations_of(tables[table]):
                 raise ConfigurationError(
