@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
+import zarr
 from scipy.io import savemat
 
 from mscam_dask.data.ingest import ingest
@@ -231,10 +231,7 @@ def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in
         ("a.npy", np.save),
         ("a.npz", np.savez),
         ("a.mat", lambda file, values: savemat(file, {"x": values})),
-        (
-            "a.nc",
-            lambda file, values: xr.DataArray(values, None, ["sample", "f"], "x").to_netcdf(file),
-        ),
+        ("a.zarr", lambda file, values: zarr.save_array(str(file), values)),
     ],
 )
 def test_codes_of_missing_cells_are_told_of_arrays(
