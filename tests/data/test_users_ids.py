@@ -122,19 +122,12 @@ def test_a_long_table_is_refused_also_below_numbers_of_its_rows(
         assert re.match(quotes("refused", "a.csv", NUMBERS[0], "pivot"), found), found
 
 
-def test_numbers_without_a_name_are_ids_where_a_file_has_no_others(tmp_path: Path) -> None:
+def test_numbers_without_a_name_beside_ids_of_one_file_only_are_ids_if_told(tmp_path: Path) -> None:
     first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS).iloc[ORDER]
     files = {"a.csv": first.assign(sample_id=TEXTS).to_csv(), "b.csv": second.to_csv()}
-    assert read(tmp_path, files, (first, second)) == "right"
-
-
-def test_numbers_without_a_name_are_ids_beside_a_measured_whole_number(tmp_path: Path) -> None:
-    """The other file has them too, beside names of its own."""
-    first = A.assign(platelets=range(900, 660, -20))[["platelets", *A]].set_axis(NUMBERS)
-    second = B.set_axis(NUMBERS).iloc[ORDER]
-    named = second.assign(name=[f"N{row}" for row in range(12)])[["name", *B]]
-    files = {"a.csv": csv_of(first, ""), "b.csv": csv_of(named, "")}
-    assert read(tmp_path, files, (first, second)) == "right"
+    found = read(tmp_path, files, (first, second))
+    assert re.match(quotes("refused", "a.csv", "b.csv", "--id-column"), found), found
+    assert read(tmp_path, files, (first, second), id_column=0) == "right"
 
 
 def test_whole_numbers_without_a_name_are_ids_beside_ranks(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, is_of_file, no_memory
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
-_COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
+_COMPRESSIONS = (".gz", ".bz2", ".xz")
 
 MAX_BYTES = 8 * 2**30
 """Bytes that a file may declare for what is held in memory at once, unless a source says otherwise."""
@@ -314,17 +314,10 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
-def _zstandard(file: Path) -> Any:
-    with needing(Source(file), "'mscam-dask[parquet]'", "unpack the file"):
-        import pyarrow as pa
-    return pa.input_stream(str(file), compression="zstd")
-
-
 _UNPACKERS: dict[bytes, Callable[[Path], Any]] = {  # by patterns of the first bytes
     rb"\x1f\x8b": gzip.open,
     rb"BZh[1-9]1AY&SY": bz2.open,  # BZh alone may begin a name
     rb"\xfd7zX": lzma.open,
-    rb"\x28\xb5\x2f\xfd": _zstandard,
 }
 
 

@@ -48,7 +48,19 @@ _OF_XARRAY = (".nc", ".nc4", ".cdf", ".netcdf")
 _NOT_TEXT = (
     *_OF_XARRAY,
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".ods", ".h5", ".hdf5"),
-    *(".loom", ".mtx", ".arff", ".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight"),
+    *(
+        ".loom",
+        ".mtx",
+        ".arff",
+        ".zip",
+        ".zst",
+        ".7z",
+        ".tar",
+        ".tgz",
+        ".svm",
+        ".libsvm",
+        ".svmlight",
+    ),
     *(".json", ".jsonl", ".xml", ".html", ".vcf", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
 
@@ -115,7 +127,7 @@ def _opened(
     if path.is_dir() and not hint:
         hint = " Name the files in the folder."
     raise DataError(
-        f"{path} is in no format that can be read; allowed are text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz), "
+        f"{path} is in no format that can be read; allowed are text (.csv, .tsv, .txt, GCT; also .csv.gz, .bz2, .xz), "
         f"{', '.join(READERS)} and Zarr directories. Convert it to one of them (pandas, SciPy and anndata read others), and "
         f"unpack what is compressed.{hint}"
     )

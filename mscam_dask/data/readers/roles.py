@@ -124,9 +124,6 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
     """
     tables = [(table, _may_be_ids(table, columns)) for table, columns in tables]
     unique = [_unique(columns) for _, columns in tables]
-    have_only_numbers = [*map(_have_only_numbers, unique)]
-    if any(have_only_numbers) and not all(have_only_numbers):
-        unique = [_unique(columns, may_share_numbers=True) for _, columns in tables]
     shared = _shared(tables, unique)
     firsts = Counter(columns[0].key for _, columns in tables if 0 in columns)
     found = [
@@ -210,8 +207,8 @@ def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:
     }
 
 
-def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, Column]:
-    """Columns of unique texts; row numbers only if no other column has ids, or another table may have the same."""
+def _unique(columns: Columns) -> dict[int, Column]:
+    """Columns of unique texts; row numbers only if no other column has ids."""
     found = {place: column for place, column in columns.items() if column.is_unique}
     nameless = {p for p, column in columns.items() if column.may_number_rows and column.is_whole}
     others = [
@@ -220,8 +217,6 @@ def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, C
         if place not in nameless and not column.has_decimals
         if (place > 0 if place in found else column.strength == CERTAIN)
     ]
-    if may_share_numbers:
-        nameless = {place for place in nameless if columns[place].counts_rows}
     numbers = {place for place in {0} & found.keys() if are_counted(found[place].texts)}
     # a first column 1, 2, 3 that is called patient_id yields to ids alone, not to any text
     is_sure = 0 in found and found[0].strength == CERTAIN and not found[0].may_number_rows
@@ -233,14 +228,6 @@ def _unique(columns: Columns, *, may_share_numbers: bool = False) -> dict[int, C
     elif not any(column.strength for column in others):
         numbers = set()
     return {place: column for place, column in found.items() if place not in numbers}
-
-
-def _have_only_numbers(unique: Columns) -> bool:
-    """Return whether whole numbers without a name, which do not count the rows, are all that may be ids."""
-    may_be = [column for column in unique.values() if column.strength or not column.is_whole]
-    return bool(may_be) and all(
-        column.may_number_rows and column.is_whole and not column.counts_rows for column in may_be
-    )
 
 
 def _shared(

@@ -192,8 +192,8 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 
 
 _CHECK = (
-    "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column none "
-    "leaves out numbers of a file, and frame.reset_index(drop=True) those of a frame; samples_in='columns', --samples-in "
+    "Check that these are ids of the same samples, written in one way, and do not number the rows (--id-column takes "
+    "another column of a file, or none; frame.reset_index(drop=True) leaves out the index of a frame; samples_in='columns', --samples-in "
     "columns, reads a file with samples on columns)"
 )
 

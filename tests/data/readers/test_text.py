@@ -308,13 +308,10 @@ def packed(content: bytes, suffix: str) -> bytes:
         return gzip.compress(content)
     if suffix == ".bz2":
         return bz2.compress(content)
-    if suffix == ".xz":
-        return lzma.compress(content)
-    pa = pytest.importorskip("pyarrow")
-    return bytes(pa.compress(content, codec="zstd", asbytes=True))
+    return lzma.compress(content)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_compressed_text(tmp_path: Path, suffix: str) -> None:
     text = "".join(f"s{i}\t{i * i / 7}\n" for i in range(5)).encode()
     path = tmp_path / f"a.tsv{suffix}"
