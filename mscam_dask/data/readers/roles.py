@@ -83,17 +83,6 @@ class Table:
         return tuple(self.columns[place] for place in positions) if self.has_header else None
 
     @cached_property
-    def has_many_keys(self) -> bool:
-        """Whether at least half of the columns of numbers, the first aside, have whole numbers that differ."""
-        heads = (
-            self.head_of(place)
-            for place in range(1, len(self.columns))
-            if place not in self.left_out and not label_rank(self.columns[place])
-        )
-        are_keys = [is_key for head in heads if (is_key := head.is_key) or not head.is_text]
-        return 2 * sum(are_keys) >= len(are_keys) > 0
-
-    @cached_property
     def told_ids(self) -> IdColumn | None:
         """Column of the ids that the user or the format tells."""
         wanted, columns = self.source.id_column, self.columns
@@ -243,9 +232,7 @@ def _shared(
         first, *others = sorted(may_be) or [0]
         leading = (first, *others[: first in may_be and may_be[first].numbers_rows])
         for position, column in columns.items() if table.told_ids is None else ():
-            stands_out = not (column.is_whole and table.has_many_keys)
-            stands_out |= position == first and not column.counts_rows
-            stands_out &= column.may_number_rows or not column.counts_rows  # ranks
+            stands_out = column.may_number_rows or not column.counts_rows  # ranks
             if column.key is not None and (stands_out or column.strength):
                 holders[column.key].append((index, position))
             if position in leading and stands_out:
@@ -319,7 +306,7 @@ def _id_column(
     numbers = [*map(_plain, unique[0].texts)]
     if are_counted(numbers) and len(numbers) >= _FEW:
         return IdColumn(0, "consecutive whole numbers")
-    if table.has_many_keys or (len(numbers) < _FEW and not (is_repeated and table.head_of(0).key)):
+    if len(numbers) < _FEW and not (is_repeated and table.head_of(0).key):
         return None
     name = table.columns[0]
     by, option = (repr(name), shlex.quote(name)) if table.has_header else ("0", "0")

@@ -228,7 +228,6 @@ def _on_rows(
             ids is not None
             and place == ids.position + 1
             and rows.texts[ids.position].numbers_rows
-            and not table.has_many_keys
             and column.is_key
         ):
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")

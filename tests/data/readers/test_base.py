@@ -29,7 +29,7 @@ def save_zarr(path: Path, **arrays: Any) -> Path:
 
     group = zarr.create_group(path)
     for name, values in arrays.items():
-        group.create_array(name, data=values, dimension_names=("sample", "feature"))
+        group.create_array(name, data=values)
     return path
 
 

@@ -17,7 +17,7 @@ from mscam_dask.data.readers.base import SourceContents
 from mscam_dask.data.store.dataset import open_store, read_origin
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read, stored
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 N = 12
 VALUES = np.random.default_rng(0).normal(size=(N, 3)).round(4)
@@ -54,10 +54,12 @@ def test_consecutive_numbers_are_ids(tmp_path: Path) -> None:
     assert is_right(read(tmp_path / "a.csv"), range(1, N + 1))
 
 
-def test_counts_are_no_ids(tmp_path: Path) -> None:
+def test_counts_that_differ_in_every_row_are_no_ids_if_told(tmp_path: Path) -> None:
     counts = np.random.default_rng(0).permuted(np.tile(np.arange(N) * 7 + 3, (4, 1)), axis=1).T
     pd.DataFrame(counts).add_prefix("area").to_csv(tmp_path / "a.csv", index=False)
-    values, loaded = read(tmp_path / "a.csv")
+    with raises(DataError, "a.csv", "'area0'", "id_column=False"):
+        read(tmp_path / "a.csv")
+    values, loaded = read(Source(tmp_path / "a.csv", id_column=False))
     assert loaded.sample_ids is None
     np.testing.assert_array_equal(values["a"], counts)
 
