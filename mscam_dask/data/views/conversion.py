@@ -66,7 +66,7 @@ def rows_of(
         has_sums = value.dtype.kind in "iu" and not value.has_canonical_format  # which may be large
         array = sparse.csr_array(value.astype(np.float64) if has_sums else value)
     else:
-        array = np.asarray(unmasked(_as_plain_array(value, name), name))
+        array = np.asarray(unmasked(_as_plain_array(value, name)))
     return ArrayRows(array, name, view_type, names)
 
 

@@ -245,8 +245,7 @@ class DaskRows(_Array):
                 "map_blocks (chunks=...), or call .compute_chunk_sizes()."
             )
         check_view(self.name, block.shape, block.dtype)
-        rows: NDArray[Any] = unmasked(block, self.name, rows=(start, stop))
-        return rows
+        return unmasked(block)
 
 
 def no_memory(file: str, error: MemoryError) -> DataError:
@@ -343,20 +342,12 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
         )
 
 
-def unmasked(
-    values: NDArray[Any], name: str, *, rows: tuple[int, int] | None = None
-) -> NDArray[Any]:
-    """Return the plain array of a masked one, or of rows (start, stop) of it; masked values are refused."""
+def unmasked(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the plain array of a masked one, with NaN where numbers are masked."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    n_masked = int(np.count_nonzero(np.ma.getmaskarray(values)))
-    if n_masked:
-        where = "" if rows is None else f" in rows {rows[0]}:{rows[1]}"
-        raise DataError(
-            f"View {name!r} has {n_masked} masked (missing) value(s){where}; every value must be "
-            "known. Impute them or drop the samples, then pass a plain array."
-        )
-    plain: NDArray[Any] = values.data
+    has_gaps = np.ma.is_masked(values) and values.dtype.kind in "biuf"
+    plain: NDArray[Any] = np.ma.filled(values.astype("f8"), np.nan) if has_gaps else values.data
     return plain
 
 

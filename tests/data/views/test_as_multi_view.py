@@ -140,7 +140,6 @@ _DASK_FRAME = type(
         (_DASK_FRAME, ["'view_0'", "to_dask_array(lengths=True)"]),
         (np.zeros((2, 3, 4)), ["'view_0'", (2, 3, 4), "list(array)"]),
         (7, ["builtins.int"]),
-        ({"a": np.ma.masked_equal(COLOUR, 0)}, ["'a'", 5]),
     ],
 )
 def test_what_is_no_collection_of_views_is_refused(views: Any, quoted: list[object]) -> None:
@@ -433,13 +432,16 @@ def test_repeated_entries_of_a_sparse_view_are_summed_without_overflow(
     np.testing.assert_array_equal(as_multi_view([matrix]).views[0].read(0, len(wanted)), wanted)
 
 
-def test_masked_values_of_objects_that_become_arrays_are_refused() -> None:
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_masked_values_are_missing_cells(is_hidden: bool) -> None:
+    masked = np.ma.masked_less(COLOUR, 1)
+
     class Table:
         def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[np.float64]:
-            return np.ma.masked_less(COLOUR, 1)
+            return masked
 
-    with pytest.raises(DataError):
-        as_multi_view([Table()])
+    known = {"view_0": np.where(COLOUR < 1, np.nan, COLOUR)}
+    assert_holds(as_multi_view([Table() if is_hidden else masked]), **known)
 
 
 @pytest.mark.parametrize("name", ["label", "labels", "ground_truth", "gt"])
