@@ -250,32 +250,15 @@ def _alike(left: Sequence[str], right: Sequence[str], *, affixes: bool) -> list[
     found = [(text, sides[1][key]) for key, text in sides[0].items() if key in sides[1]]
     for short, long in (sides, sides[::-1]) if affixes and left and right else ():
         parts: dict[str, str] = {}
-        head, tail = _common_ends(list(long))
-        head_of_short, tail_of_short = _common_ends(list(short))
-        head, tail = head.removesuffix(head_of_short), tail.removeprefix(tail_of_short)
         for key, text in long.items():
             for cut in _SEPARATOR.finditer(key):
                 parts.setdefault(key[: cut.start()], text)
                 parts.setdefault(key[cut.end() :], text)
-            parts.setdefault(key.removeprefix(head).removesuffix(tail), text)
+            parts.setdefault("".join(filter(str.isdigit, key)), text)
         cut_off = [(text, parts[key]) for key, text in short.items() if key in parts]
         if len(cut_off) > len(found):
             found = cut_off if short is sides[0] else [pair[::-1] for pair in cut_off]
     return found
-
-
-def _common_ends(texts: Sequence[str]) -> tuple[str, str]:
-    """The start that texts share, without digits, and the end that they share from a separator on."""
-    head = _common_start(texts).rstrip("0123456789")
-    tail = _common_start([text[len(head) :][::-1] for text in texts])[::-1]
-    start = _SEPARATOR.search(tail)
-    return head, tail[start.start() :] if start else ""
-
-
-def _common_start(texts: Sequence[str]) -> str:
-    first, last = min(texts), max(texts)
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    return "".join(one for one, _ in same)
 
 
 def _difference(pairs: Sequence[tuple[str, str]]) -> str:
