@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import lzma
+import operator
 import tokenize
 import zipfile
 import zlib
@@ -126,29 +127,11 @@ class RowsOf(RowSource):
 
     source: RowSource
 
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def view_type(self) -> ViewType:
-        return self.source.view_type
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def is_in_memory(self) -> bool:
-        return self.source.is_in_memory
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        return self.source.feature_names
+    if not TYPE_CHECKING:  # which knows them from RowSource
+        name, view_type, shape, dtype, is_in_memory, feature_names = (
+            property(operator.attrgetter(f"source.{field}"))
+            for field in ("name", "view_type", "shape", "dtype", "is_in_memory", "feature_names")
+        )
 
 
 @dataclass(frozen=True, eq=False)
