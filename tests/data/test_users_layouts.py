@@ -161,7 +161,7 @@ def test_places_and_values_of_a_sparse_matrix_are_refused(tmp_path: Path, by: in
     assert read(tmp_path, {"a.txt": counts.to_csv(index=False, header=False)}, (counts,)) == "right"
 
 
-@pytest.mark.parametrize("names", [("hospnr", "fallnr"), ("x", "y1")])
+@pytest.mark.parametrize("names", [("hospnr", "fallnr"), ("x", "y1"), ("x", "patient_id")])
 def test_equal_numbers_in_two_orders_under_two_names_are_refused(
     tmp_path: Path, names: tuple[str, str]
 ) -> None:

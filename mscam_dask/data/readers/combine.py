@@ -17,7 +17,11 @@ from mscam_dask.data.readers.fields import are_counted
 from mscam_dask.data.readers.labels import check_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.data.views.as_multi_view import check_order, ids_of_columns
+from mscam_dask.data.views.as_multi_view import (
+    check_order,
+    column_of_ids,
+    ids_of_columns,
+)
 from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import lifted, replaced_view
@@ -219,6 +223,11 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
             raise DataError(
                 f"{first} numbers its rows in another order ({list(joined.ids[:3])}, ...), and {item.where} does not, so that its "
                 "rows may be in either. Write the numbers to both files, or to neither if row i is the same sample."
+            )
+        if name := next(filter(None, (column_of_ids(v, joined.ids) for v in item.views)), ""):
+            raise DataError(
+                f"{item.where}: column {name!r} has the sample ids of {first}. Give it a name of ids, such as sample_id, or tell it "
+                f"in Python (Source(..., id_column={name!r})); drop it if its rows are in the order of {first}."
             )
         note = f"{item.where} has no sample ids; its rows are taken in the order of {first}."
         return replace(item, notes=(*item.notes, note))

@@ -262,6 +262,14 @@ def _columns(view: ArrayRows) -> dict[str | bytes, int]:
     return found
 
 
+def column_of_ids(view: RowSource, ids: Sequence[str]) -> str:
+    """Name of a column of a view in memory that has these ids, which are whole numbers, in any order; empty if none has."""
+    if not isinstance(view, ArrayRows) or is_sparse(view.array) or not all(map(str.isdecimal, ids)):
+        return ""
+    place = _columns(view).get(np.sort(np.array(ids, dtype=np.float64)).tobytes())
+    return "" if place is None else (view.feature_names or {place: f"column {place}"})[place]
+
+
 def ids_of_columns(
     view: RowSource, ids: Iterable[tuple[str, ...] | None]
 ) -> tuple[str, ...] | None:
