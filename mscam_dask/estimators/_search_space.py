@@ -135,7 +135,7 @@ def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, .
     is_list = isinstance(excluded, Collection) and not isinstance(excluded, str)
     unknown = [one for one in excluded if one not in names] if is_list else []
     if not is_list or unknown or {*excluded} == {*names}:
-        problem = f"has no views of the data in {unknown}" if unknown else "is not usable"
+        problem = f"names {unknown}, which are no views" if unknown else "is not usable"
         raise ConfigurationError(
             f"exclude_views={exclude_views!r} {problem}: allowed is a list of some, but not all, of "
             f"{list(names)}, or None."
