@@ -42,8 +42,6 @@ class Source:
     ----------
     path
         File or directory.
-    name
-        Name of its view, for formats that hold one; by default the file name without its suffix.
     samples_in
         "columns" for (features, samples) matrices, which are then transposed; of a text file the
         header has the sample ids then, and the column of ids the names of features.
@@ -71,7 +69,6 @@ class Source:
     """
 
     path: str | Location
-    name: str | None = None
     samples_in: Literal["rows", "columns"] = "rows"
     header: bool | None = None
     id_column: str | int | None = None
@@ -104,7 +101,7 @@ class Source:
     @property
     def view_name(self) -> str:
         """Name of the only view of this file."""
-        return self.name if self.name is not None else _unzipped(self.file).stem
+        return _unzipped(self.file).stem
 
     @property
     def suffix(self) -> str:
