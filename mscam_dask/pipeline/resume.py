@@ -29,7 +29,7 @@ from mscam_dask.pipeline.open_data import (
 )
 from mscam_dask.pipeline.read_config import read_config, settings_text
 from mscam_dask.pipeline.run import Observer, Run, RunOutcome
-from mscam_dask.pipeline.run_directory import NEXT_SUFFIX, RunDirectory, resolved
+from mscam_dask.pipeline.run_directory import LOCK_NAME, NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.security import check_execution
 from mscam_dask.pipeline.settings import ExecutionTable, OutputTable, Settings
 from mscam_dask.pipeline.stored_run import StoredRun, flat, last_started
@@ -149,11 +149,9 @@ def resume_run(
     replace a finished run.
     """
     root = _place_of(resolved(path))
-    if not os.path.lexists(RunDirectory(root).record) and RunDirectory(root).next() is None:
-        raise ConfigurationError(
-            f"{root} holds no run: it has no run.json. Give a directory that mscam-dask run wrote, or run the "
-            "pipeline with this one as its output (-o)."
-        )
+    is_begun = os.path.lexists(root / LOCK_NAME)  # maybe by a driver that has written no record yet
+    if not is_begun and RunDirectory(root).next() is None:
+        _check_record(RunDirectory(root))
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(RunDirectory.lock(root))
         started = last_started(directory, fingerprint)
@@ -202,7 +200,16 @@ def _place_of(path: Path) -> Path:
     return path
 
 
+def _check_record(directory: RunDirectory) -> None:
+    if not os.path.lexists(directory.record):
+        raise ConfigurationError(
+            f"{directory.path} holds no run: it has no run.json. Give a directory that mscam-dask run wrote, or "
+            "run the pipeline with this one as its output (-o)."
+        )
+
+
 def _read(directory: RunDirectory) -> tuple[run_record.RunRecord, Settings]:
+    _check_record(directory)
     record = directory.read_record()
     try:
         settings = msgspec.convert(record.settings, Settings)
