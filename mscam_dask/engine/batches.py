@@ -15,7 +15,7 @@ from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.views import encoded_rows
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.linalg.scaling import BatchCorrection, safe_exponent
+from mscam_dask.linalg.scaling import BatchCorrection, logarithms, safe_exponent
 from mscam_dask.solvers import batch_effects
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.result import BatchShares
@@ -115,6 +115,8 @@ def scores_of_view(
     """Scores of the samples that a view has."""
     samples, rows = _rows_of(view)
     own = batches[samples]
+    is_log = batch_effects.vary_as_counts(rows, own, n_batches)
+    rows = logarithms(rows) if is_log else rows
     exponent = safe_exponent(np.abs(rows).max(axis=0, initial=0.0))
     rows = np.ldexp(rows, -exponent)
     means = batch_effects.group_means(rows, own, n_batches)
@@ -125,7 +127,7 @@ def scores_of_view(
     if encoder.transform is not None:
         exponents = encoder.transform.exponent + exponent
         transform = dataclasses.replace(encoder.transform, exponent=exponents)
-        encoder = dataclasses.replace(encoder, transform=transform)
+        encoder = dataclasses.replace(encoder, transform=transform, is_log=is_log)
     return _Scored(scores, samples, exponent, means, encoder, bool((scales != 1.0).any()))
 
 
@@ -154,7 +156,8 @@ def correction_of_view(
 ) -> tuple[BatchCorrection | None, Encoder, NDArray[np.float64], BatchShares]:
     """Correction of a view, None without effects; its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
-    rows = np.ldexp(_rows_of(view)[1], -scored.exponent)
+    is_log, rows = scored.encoder.is_log, _rows_of(view)[1]
+    rows = np.ldexp(logarithms(rows) if is_log else rows, -scored.exponent)
     correction, means = batch_effects.view_correction(
         batch_effects.group_sums(rows, of_cells, own, len(cells.means), scored.means)
     )
@@ -165,7 +168,7 @@ def correction_of_view(
     if cells.offsets.any() or (scored.scaled and bool((correction.factors != 1.0).any())):
         after = batch_effects.same_batch_share(correction.of_rows(rows, own), own)
         offsets = np.ldexp(correction.offsets, scored.exponent)
-        found = dataclasses.replace(correction, offsets=offsets)
+        found = dataclasses.replace(correction, offsets=offsets, is_log=is_log)
     shares = BatchShares(before, after, batch_effects.expected_share(of_cells, own))
     return found, scored.encoder, np.ldexp(means, scored.exponent), shares
 
@@ -183,7 +186,7 @@ def corrections_of_new_batch(
             continue
         here, rows = _rows_of(sampled_view(views[name], samples))
         part[here] = encoded_rows(encoder, rows, samples[here], name)
-        rows_of[name] = here, rows
+        rows_of[name] = here, logarithms(rows) if encoder.is_log else rows
     price = batch_effects.OffsetPrices.of_shapes(
         [encoder.loadings.shape for encoder in effects.encoders.values()]
     )
@@ -192,8 +195,11 @@ def corrections_of_new_batch(
     )
     scale_of = dict(zip(effects.encoders, scales.tolist(), strict=True))
     return {
-        name: batch_effects.new_correction(
-            rows, effects.row_means[name][cells[here]], scale_of[name]
+        name: dataclasses.replace(
+            batch_effects.new_correction(
+                rows, effects.row_means[name][cells[here]], scale_of[name]
+            ),
+            is_log=effects.encoders[name].is_log,
         )
         for name, (here, rows) in rows_of.items()
     }

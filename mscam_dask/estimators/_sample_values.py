@@ -250,6 +250,7 @@ class FittedBatches:
             view.name: BatchCorrection(
                 np.vstack([part[view.name].offsets for part in parts]),
                 np.vstack([part[view.name].factors for part in parts]),
+                fitted[view.name].is_log,
             )
             for view in new.views
             if view.name in fitted
@@ -272,9 +273,11 @@ class FittedBatches:
                 stacklevel=5,
             )
         return {
-            view: BatchCorrection(one.offsets[row], one.factors[row])
+            view: BatchCorrection(one.offsets[row], one.factors[row], one.is_log)
             if row
-            else BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
+            else BatchCorrection(
+                np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]), one.is_log
+            )
             for view, one in self.effects.corrections.items()
         }
 

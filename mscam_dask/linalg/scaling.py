@@ -184,13 +184,20 @@ def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return unit
 
 
+def logarithms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms sign(x) log(1 + |x|) of rows, such as counts: zero stays zero."""
+    return np.asarray(np.copysign(np.log1p(np.abs(rows)), rows))
+
+
 @dataclass(frozen=True, slots=True)
 class BatchCorrection:
-    """Corrected rows of one view: (x − offsets[b]) · factors[b]."""
+    """Corrected rows of one view: (x − offsets[b]) · factors[b], or the same of their logarithms."""
 
     offsets: NDArray[np.float64]  # (B, d)
     factors: NDArray[np.float64]  # (B, d)
+    is_log: bool = False
 
     def of_rows(self, rows: NDArray[np.float64], batches: NDArray[np.int64]) -> NDArray[np.float64]:
         """Corrected rows (m, d) of batches (m,)."""
+        rows = logarithms(rows) if self.is_log else rows
         return np.asarray((rows - self.offsets[batches]) * self.factors[batches])

@@ -136,6 +136,25 @@ class OffsetPrices:
         return float(self.losses(offsets, sizes).min(axis=0).sum())
 
 
+def vary_as_counts(rows: Array, batches: Labels, n_batches: int) -> bool:
+    """Whether the logarithms of rows (n, d) without negative values are more likely normal within batches than the rows.
+
+    By the likelihood of each column in G. E. P. Box, D. R. Cox, doi:10.1111/j.2517-6161.1964.tb00553.x.
+    """
+    if rows.min(initial=0.0) < 0.0:
+        return False
+    exponent = safe_exponent(rows.max(axis=0, initial=0.0))
+    logs, gain = np.log1p(rows), -2.0 * np.log1p(rows).mean(axis=0)
+    variances = []
+    for values in (np.ldexp(rows, -exponent), logs):
+        means = group_means(values, batches, n_batches)
+        variances.append(np.mean((values - means[batches]) ** 2, axis=0))
+    varies = (variances[0] > 0.0) & (variances[1] > 0.0)
+    raw, log = (np.log(one[varies]) for one in variances)
+    gain = gain[varies] + raw - log + 2.0 * np.log(2.0) * exponent[varies]
+    return float(gain.sum()) > 0.0
+
+
 def batch_scales(rows: Array, encoder: Encoder, batches: Labels, n_batches: int) -> Array:
     """Scale (B,) of the rows (n, d), minus the means of their batches, by their residuals from the scores, which need no cells.
 

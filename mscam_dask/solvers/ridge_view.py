@@ -29,7 +29,12 @@ from mscam_dask.linalg.orthonormal import (
     orient_columns,
     shrinkage_factors,
 )
-from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
+from mscam_dask.linalg.scaling import (
+    RowTransform,
+    fit_transform_from_moments,
+    logarithms,
+    safe_exponent,
+)
 from mscam_dask.solvers.row_blocks import (
     Blocks,
     GramSum,
@@ -66,9 +71,11 @@ class Encoder:
     distance_scale: float  # mean distance, the unit of exp(−D / mean)
     offset: NDArray[np.float64]  # (d,) mean of the transformed rows of the fit
     loadings: NDArray[np.float64]  # (d, r), of the transformed rows minus offset
+    is_log: bool = False  # rows are replaced by their logarithms first
 
     def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Ridge embedding (m, r) of `rows` (m, d)."""
+        rows = logarithms(rows) if self.is_log else rows
         if self.transform is not None:
             rows = self.transform.apply(rows)
         elif self.exponent:

@@ -188,9 +188,12 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
     assert "reused" in repeated.stderr
 
 
-@pytest.mark.parametrize("days", [["day1", "day2", "day3", "day4"], range(20261126, 20261130)])
+@pytest.mark.parametrize(
+    ("days", "are_counts"),
+    [(["day1", "day2", "day3", "day4"], False), (range(20261126, 20261130), True)],
+)
 def test_batches_from_the_file_to_new_samples(
-    here: Path, call: Call, days: Sequence[object]
+    here: Path, call: Call, days: Sequence[object], are_counts: bool
 ) -> None:
     first, second, third, fourth = map(str, days)
     rng = np.random.default_rng(0)
@@ -201,6 +204,8 @@ def test_batches_from_the_file_to_new_samples(
         + (4 * rng.normal(size=(3, 12)))[batch]
         for name in ("rna", "protein")
     }
+    if are_counts:
+        views = {name: rng.poisson(np.exp(0.3 * rows)) for name, rows in views.items()}
     old = batch < 2
     np.savez("old.npz", rna=views["rna"][old], protein=views["protein"][old])
     np.savez("new.npz", rna=views["rna"][~old], protein=views["protein"][~old])

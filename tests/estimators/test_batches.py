@@ -129,6 +129,37 @@ def test_new_samples_of_known_batches_and_of_a_new_one() -> None:
     assert model.score(views, batches=batches) > 0.5
 
 
+def test_effects_on_counts_are_factors() -> None:
+    """Of columns with means of many sizes; also of a batch that the fit did not have."""
+    rng = np.random.default_rng(3)
+    labels, codes = (
+        rng.choice(5, p=[0.5, 0.2, 0.15, 0.1, 0.05], size=600),
+        rng.integers(3, size=600),
+    )
+    views = {}
+    for name, d in (("rna", 300), ("protein", 80)):
+        means = rng.gamma(0.6, 4.0, d) * np.exp(
+            rng.normal(size=(5, d)) * (rng.random((5, d)) < 0.3)
+        )
+        factors = np.exp(rng.normal(size=(3, d)))
+        views[name] = rng.poisson(means[labels] * factors[codes]).astype(np.float64)
+    known = codes < 2
+    model = MSCAM(5).fit(some(views, known), batches=codes[known])
+    assert adjusted_rand_score(labels[known], model.labels_) > 0.98
+    assert model.structure_ is Structure.CLEAR
+    found = model.predict(views, batches=codes)
+    assert_array_equal(found[known], model.labels_)
+    assert adjusted_rand_score(labels[~known], found[~known]) > 0.95
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_values_of_any_scale_may_be_counts(scale: float) -> None:
+    views, labels, batches = draw(BALANCED)
+    positive = {name: np.exp(0.3 * view) * scale for name, view in views.items()}
+    model = MSCAM(4).fit(positive, batches=batches)
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+
+
 def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     views, _, batches = draw(BALANCED, n=60)
     ids = [f"p{number:02d}" for number in range(60)]
