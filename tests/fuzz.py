@@ -26,11 +26,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import h5netcdf
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
+import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -69,9 +70,17 @@ def _h5mu(path: Path) -> None:
         made.write_h5mu(path)
 
 
+def _nc(path: Path) -> None:
+    with h5netcdf.File(path, "w") as file:
+        file.dimensions = {"sample": 20, "f": 3, "g": 4}
+        file.create_variable("a", ("sample", "f"), data=A)
+        file.create_variable("b", ("sample", "g"), data=B.toarray())
+        file.create_variable("labels", ("sample",), data=Y)
+
+
 def _zarr(path: Path) -> None:
-    group = zarr.open_group(path, mode="w")
-    group["a"], group["b"] = A, B.toarray()
+    dataset = xr.Dataset({"a": (("sample", "f"), A), "b": (("sample", "g"), B.toarray())})
+    dataset.to_zarr(path, consolidated=False)
 
 
 def _frame() -> pd.DataFrame:
@@ -109,6 +118,7 @@ FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
     "mat73": ("x.mat", (lambda path: save_version_73(path, color=A, gt=Y[:, None], sp=B),)),
     "h5ad": ("x.h5ad", (_h5ad,)),
     "h5mu": ("x.h5mu", (_h5mu,)),
+    "nc": ("x.nc", (_nc,)),
     "zarr": ("x.zarr", (_zarr,)),
     "parquet": ("x.parquet", (lambda path: _frame().to_parquet(path),)),
     "feather": ("x.feather", (lambda path: _frame().to_feather(path),)),
@@ -285,6 +295,7 @@ _TRACED = [
         "mscam_dask.pipeline.read_config",
         "mscam_dask.pipeline.toml_document",
         "tomllib",
+        "h5netcdf",
     ),
     *("numpy.lib._format_impl", "numpy.lib._npyio_impl", "zarr.core.metadata", "zarr.core.group"),
 ]

@@ -41,7 +41,7 @@ from mscam_dask.types.parameters import GraphWeight, InUnits, Model, Scale
 
 DATA_VARIABLE = "MSCAM_DATA"
 """Environment variable with the directory of data sets."""
-_ENDINGS = (".npz", ".zarr", ".mat", "")
+_ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
 
 DatasetNames = Annotated[
     tuple[Text, ...], Meta(min_length=1, title="a list of names, paths, or URLs of stores")

@@ -90,8 +90,8 @@ def main() -> None:
 def ingest() -> None:
     """Write the files of several views into one store.
 
-    SRC is a .npz, .npy, .mat, .csv, .tsv, .xlsx, .parquet, .feather, .h5ad, .h5mu, text or Zarr
-    file. Samples are matched by their ids, and by row only where the files have none.
+    SRC is a .npz, .npy, .mat, .csv, .tsv, .xlsx, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or
+    Zarr file. Samples are matched by their ids, and by row only where the files have none.
     """
 
 

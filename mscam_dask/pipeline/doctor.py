@@ -30,6 +30,7 @@ _GIB = 2.0**30
 _MIN_BYTES = 2 * 2**30
 _EXTRAS = {
     "h5py": ("mat", "MATLAB v7.3 files"),
+    "h5netcdf": ("netcdf", "NetCDF-4 files"),
     "bokeh": ("dashboard", "the Dask dashboard"),
 }
 

@@ -228,7 +228,9 @@ def test_sources_and_labels_that_change_make_the_store_anew(
             np.savetxt(here / "truth.txt", truth, fmt="%d")
         else:
             group = zarr.open_group(source, mode="w")
-            group["view"], group["labels"] = values, truth
+            sizes = ("sample", "feature")
+            group.create_array("view", data=values, dimension_names=sizes)
+            group.create_array("labels", data=truth, dimension_names=sizes[:1])
 
     put(rows, labels)
     text = (

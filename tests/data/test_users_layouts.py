@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
+import xarray as xr
 from scipy.io import savemat
 
 from mscam_dask.data.ingest import ingest
@@ -231,7 +231,10 @@ def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in
         ("a.npy", np.save),
         ("a.npz", np.savez),
         ("a.mat", lambda file, values: savemat(file, {"x": values})),
-        ("a.zarr", lambda file, values: zarr.save_array(str(file), values)),
+        (
+            "a.nc",
+            lambda file, values: xr.DataArray(values, None, ["sample", "f"], "x").to_netcdf(file),
+        ),
     ],
 )
 def test_codes_of_missing_cells_are_told_of_arrays(

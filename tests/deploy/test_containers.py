@@ -129,7 +129,7 @@ def locked(name: str) -> dict[str, str]:
 
 def test_the_locks_hold_what_the_package_and_its_extras_need() -> None:
     wanted = list(PROJECT["project"]["dependencies"])
-    for extra in ("mat", "dashboard", "cluster", "s3"):
+    for extra in ("mat", "netcdf", "dashboard", "cluster", "s3"):
         wanted += PROJECT["project"]["optional-dependencies"][extra]
     build = PROJECT["build-system"]["requires"]
     for file, texts in (("requirements.lock", wanted), ("requirements-build.lock", build)):

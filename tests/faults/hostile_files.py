@@ -204,7 +204,10 @@ def edited_zarr(change: Callable[[dict[str, Any]], Any]) -> Hostile:
 
     def write(path: Path, _: Path) -> None:
         group = zarr.create_group(path)
-        array = group.create_array("colour", shape=(20, 3), chunks=(10, 3), dtype="f8")
+        names = ("sample", "feature")
+        array = group.create_array(
+            "colour", shape=(20, 3), chunks=(10, 3), dtype="f8", dimension_names=names
+        )
         array[...] = TABLE
         file = path / "colour" / "zarr.json"
         metadata = json.loads(file.read_text())
@@ -248,7 +251,8 @@ def long_chunk(path: Path, _: Path) -> None:
     """A chunk of 240 bytes that unpacks to 1 GiB."""
     group = zarr.create_group(path)
     size: dict[str, Any] = {"shape": (2**27, 1), "chunks": (2**27, 1), "dtype": "f8"}
-    array = group.create_array("colour", **size, config={"write_empty_chunks": True})
+    size |= {"dimension_names": ("sample", "feature"), "config": {"write_empty_chunks": True}}
+    array = group.create_array("colour", **size)
     array[...] = 1.0
     file = path / "colour" / "zarr.json"
     metadata = json.loads(file.read_text())

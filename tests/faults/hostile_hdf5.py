@@ -1,13 +1,15 @@
-"""Hostile HDF5 files: MATLAB 7.3 that read other files, or declare wrong sizes."""
+"""Hostile HDF5 files: MATLAB 7.3 and NetCDF-4 that read other files, or declare wrong sizes."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import xarray as xr
 
 from tests.data.readers.matlab_files import save_version_73
 
@@ -45,6 +47,23 @@ def version_73(fill: Fill) -> Hostile:
         save_version_73(path, colour=TABLE)
         with h5py.File(path, "r+") as file:
             fill(file, canary)
+
+    return write
+
+
+def netcdf(make: Callable[[Any, Path], Any], more: Fill = lambda *_: None) -> Hostile:
+    """A NetCDF file with one array of two dimensions, and what `more` adds."""
+
+    def write(path: Path, canary: Path) -> None:
+        with h5py.File(path, "w") as file:
+            node = make(file, canary)
+            for index, name in enumerate(("sample", "feature")):
+                chunks = (1000,) if node.shape[index] > 1000 else None
+                axis = file.create_dataset(name, node.shape[index : index + 1], "i4", chunks=chunks)
+                axis.make_scale(name)
+                node.dims[index].attach_scale(axis)
+        with h5py.File(path, "r+") as file:
+            more(file, canary)
 
     return write
 
@@ -92,6 +111,15 @@ def sparse(file: Any, n_rows: int, columns: list[int], rows: list[int], values: 
     group["data"] = values
 
 
+def table(file: Any, _: Path) -> Any:
+    return file.create_dataset("colour", data=TABLE)
+
+
+def attribute(dataset: str, name: str, value: Any) -> Hostile:
+    """Another value of an attribute that HDF5 reads into a buffer of its own kind."""
+    return netcdf(table, lambda file, _: file[dataset].attrs.__setitem__(name, value))
+
+
 # -- sizes --------------------------------------------------------------------------------------
 
 
@@ -128,6 +156,16 @@ def truncated_73(path: Path, canary: Path) -> None:
     truncate(path, 0.6)
 
 
+def truncated_nc(path: Path, _: Path) -> None:
+    xr.Dataset({"a": (("sample", "f"), TABLE)}).to_netcdf(path, engine="h5netcdf")
+    truncate(path, 0.5)
+
+
+def classic_huge(path: Path, _: Path) -> None:
+    xr.Dataset({"a": (("sample", "f"), TABLE)}).to_netcdf(path, engine="scipy")
+    overwrite(path, path.read_bytes().index(struct.pack(">i", 20)), struct.pack(">i", 2**30))
+
+
 HDF5: dict[str, Hostile] = {
     "external_storage.mat": version_73(external),
     "external_link.mat": version_73(
@@ -141,6 +179,10 @@ HDF5: dict[str, Hostile] = {
             file, 20, [0, 20], list(range(20)), h5py.ExternalLink(str(canary), "x")
         )
     ),
+    "external_storage.nc": netcdf(external),
+    "numbers_for_scales.nc": attribute("colour", "DIMENSION_LIST", np.ones((2, 2, 2))),
+    "number_for_a_scale.nc": attribute("colour", "DIMENSION_LIST", 3),
+    "numbers_for_users_of_a_scale.nc": attribute("sample", "REFERENCE_LIST", np.arange(40.0)),
     "huge_shape.mat": empty("big", "double", (3, 10**13), (3, 1000), "f8"),
     "huge_chunk.mat": empty("big", "double", (40_000, 30_000), (20_000, 25_000), "f8"),
     "many_chunks.mat": empty("big", "double", (10_000, 10_000), (1, 1), "f8"),
@@ -156,4 +198,9 @@ HDF5: dict[str, Hostile] = {
     ),
     "damaged_chunk.mat": damaged_chunk,
     "truncated.mat": truncated_73,
+    "huge_shape.nc": netcdf(
+        lambda file, _: file.create_dataset("big", (10**12, 3), "f8", chunks=(1000, 3))
+    ),
+    "truncated.nc": truncated_nc,
+    "classic_huge.nc": classic_huge,
 }

@@ -24,8 +24,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5netcdf  # noqa: F401 - imported before the processes are forked
 import numpy as np
-import scipy.io  # noqa: F401 - imported before the processes are forked
+import scipy.io  # noqa: F401
 import xarray  # noqa: F401
 import zarr  # noqa: F401
 

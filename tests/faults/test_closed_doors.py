@@ -103,6 +103,7 @@ def zarr_3(path: Path, trace: Path) -> None:
     file = path / "colour" / "zarr.json"
     metadata = json.loads(file.read_text())
     metadata["codecs"] = [{"name": "numcodecs.pickle", "configuration": {"id": "pickle"}}]
+    metadata["dimension_names"] = ["sample", "feature"]
     file.write_text(json.dumps(metadata))
     for chunk in (path / "colour" / "c").rglob("*"):
         if chunk.is_file():

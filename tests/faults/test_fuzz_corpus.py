@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("h5py")
+pytest.importorskip("h5netcdf")
 pytest.importorskip("pyarrow")
 
 from tests.fuzz import FORMATS, KEPT, place, read, valid_files

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("h5py")
+pytest.importorskip("h5netcdf")
 
 from tests.faults.hostile_files import HOSTILE
 from tests.faults.hostile_hdf5 import CANARY, write_canary

@@ -184,14 +184,6 @@ def not_allowed(source: Source, error: PermissionError) -> DataError:
     )
 
 
-def of_library(source: Source, library: str) -> DataError:
-    """Return the error for a file of which a library alone reads the ids, dimensions and types."""
-    return DataError(
-        f"{source.path} is a file that {library} reads, with its ids. Open it in Python and give MSCAM.fit the object, or write "
-        "a store of it: mscam_dask.data.ingest.ingest(mscam_dask.data.views.as_multi_view.as_multi_view(OBJECT), 'data.zarr')."
-    )
-
-
 def check_samples_on_rows(source: Source, how: str) -> None:
     """Refuse samples_in="columns" for a file that says itself where its samples are."""
     if source.samples_in == "columns":

@@ -1,9 +1,11 @@
-"""HDF5 files (MATLAB v7.3, AnnData, MuData), checked before anything of them is read."""
+"""HDF5 files (MATLAB v7.3, NetCDF-4, AnnData, MuData), checked before anything of them is read."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from typing import Any
 
 from mscam_dask.data.readers.base import Source, check_lazy_size, check_size, needing
@@ -11,10 +13,17 @@ from mscam_dask.data.views.sources import BLOCK_BYTES
 from mscam_dask.errors import DataError
 
 
-def open_hdf5(source: Source, stack: ExitStack, *, extra: str, instead: str = "convert it") -> Any:
-    """Open a file that `check_hdf5` passes; else say which `extra` installs h5py, or what to do `instead`."""
+def open_hdf5(
+    source: Source,
+    stack: ExitStack,
+    *,
+    extra: str,
+    needs: Sequence[str] = ("h5py",),
+    instead: str = "convert it",
+) -> Any:
+    """Open a file that `check_hdf5` passes; else say which `extra` installs what it needs, or what to do `instead`."""
     with needing(source, f"'mscam-dask[{extra}]'", instead):
-        import h5py
+        h5py, *_ = map(import_module, needs)
     file = stack.enter_context(h5py.File(source.file, "r"))
     check_hdf5(file, source)
     return file
@@ -45,6 +54,12 @@ def _check_dataset(dataset: Any, source: Source) -> None:
         raise _elsewhere(source, name, f"has its values in {plan.get_external(0)[0].decode()}")
     if plan.get_layout() == h5py.h5d.VIRTUAL:
         raise _elsewhere(source, name, "is virtual, with its values in other datasets or files")
+    for attribute in ("DIMENSION_LIST", "REFERENCE_LIST"):
+        if attribute in dataset.attrs and not _are_scales(dataset, attribute):
+            raise DataError(
+                f"{source.path}: attribute {attribute} of {name!r} is no list of dimension scales. "
+                "Restore the file from a copy."
+            )
     if dataset.shape is None:
         return
     stored = dataset.id.get_storage_size()
@@ -61,6 +76,21 @@ def _check_dataset(dataset: Any, source: Source) -> None:
             f"{source.path}: {name!r} declares {math.prod(dataset.shape)} values, more than the file "
             "holds. Restore it from a copy."
         )
+
+
+def _are_scales(dataset: Any, attribute: str) -> bool:
+    """Return whether HDF5 can read an attribute of dimension scales: else it writes past a buffer."""
+    import h5py
+
+    found = dataset.attrs.get_id(attribute)
+    if attribute == "DIMENSION_LIST":
+        item = h5py.check_vlen_dtype(found.dtype)
+        is_right = item is not None and found.shape == (dataset.ndim,)
+    else:
+        fields = found.dtype.fields or {}
+        item = fields["dataset"][0] if list(fields) == ["dataset", "dimension"] else None
+        is_right = len(found.shape) == 1 and item and fields["dimension"][0].kind in "iu"
+    return bool(is_right) and h5py.check_ref_dtype(item) is not None
 
 
 def _elsewhere(source: Source, name: str, fault: str) -> DataError:

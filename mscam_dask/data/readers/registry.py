@@ -9,13 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from mscam_dask.data.readers.base import (
-    Selection,
-    Source,
-    SourceContents,
-    not_allowed,
-    of_library,
-)
+from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.named_arrays import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
@@ -23,7 +17,7 @@ from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
 from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.readers.tables import read_tables
 from mscam_dask.data.readers.text import text_table
-from mscam_dask.data.readers.zarr_files import read_store, read_zarr
+from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover
 from mscam_dask.data.store.object_store import ObjectPath, as_location
 from mscam_dask.errors import DataError
@@ -39,14 +33,12 @@ READERS: dict[str, _Reader] = {
     **dict.fromkeys((".parquet", ".pq", ".feather", ".arrow"), arrow_tables),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls"), excel_tables),
     **dict.fromkeys((".h5ad", ".h5mu"), read_omics),
+    **dict.fromkeys((".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
 }
 """Readers by suffix; a file with another suffix is text."""
 
-_OF_XARRAY = (".nc", ".nc4", ".cdf", ".netcdf")
-
 # Suffixes of other files that are never read as tables of text.
 _NOT_TEXT = (
-    *_OF_XARRAY,
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".ods", ".h5", ".hdf5"),
     *(
         ".loom",
@@ -114,8 +106,6 @@ def _opened(
             return [found] if isinstance(found, SourceContents) else found
     except PermissionError as error:
         raise not_allowed(source, error) from error
-    if path.suffix.lower() in _OF_XARRAY:
-        raise of_library(source, "xarray")
     if path.suffix.lower() in (".rds", ".rdata", ".rda"):
         raise DataError(
             f"{path} is a file of R, which only R reads. In R write its table as text, with row names as ids: "

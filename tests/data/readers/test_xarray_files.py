@@ -1,0 +1,153 @@
+"""NetCDF and Zarr through xarray; pickled Zarr codecs are refused before they run."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.readers.base import Source
+from mscam_dask.errors import DataError
+from tests.data.ingested import read
+from tests.messages import raises
+
+COLOUR = np.arange(15.0).reshape(5, 3)
+GAPS = np.abs(np.arange(5.0)[:, None] - np.arange(5.0))
+
+
+def dataset() -> xr.Dataset:
+    return xr.Dataset(
+        {
+            "colour": (("channel", "sample"), COLOUR.T),
+            "gaps": (("sample", "other"), GAPS, {"view_type": "distance"}),
+            "labels": ("sample", np.array([0, 1, 1, 2, 0])),
+            "grade": ("sample", np.array([5, 6, 7, 8, 9])),
+        },
+        coords={"sample": [10, 20, 30, 40, 50]},
+    )
+
+
+def save_netcdf(path: Path, data: xr.Dataset) -> Path:
+    pytest.importorskip("h5netcdf")
+    data.to_netcdf(path.with_suffix(".nc"), engine="h5netcdf")
+    return path.with_suffix(".nc")
+
+
+def save_netcdf_3(path: Path, data: xr.Dataset) -> Path:
+    data.to_netcdf(path.with_suffix(".nc"), engine="scipy")
+    return path.with_suffix(".nc")
+
+
+def save_zarr_2(path: Path, data: xr.Dataset) -> Path:
+    data.to_zarr(path, zarr_format=2, consolidated=True)
+    return path
+
+
+def save_zarr_3(path: Path, data: xr.Dataset) -> Path:
+    data.to_zarr(path, zarr_format=3, consolidated=False)
+    return path
+
+
+@pytest.fixture(
+    params=[save_netcdf, save_netcdf_3, save_zarr_2, save_zarr_3], ids=lambda f: f.__name__
+)
+def save(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_views_metrics_ids_and_labels(save: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "a", dataset().drop_vars("grade"))
+    values, loaded = read(path)
+    assert {view.name: view.view_type for view in loaded.views} == {
+        "colour": "features",
+        "gaps": "distance",
+    }
+    np.testing.assert_array_equal(values["colour"], COLOUR)
+    np.testing.assert_array_equal(values["gaps"], GAPS)
+    assert loaded.sample_ids == ("10", "20", "30", "40", "50")
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == [0, 1, 1, 2, 0]
+    values, some = read(path, views=("gaps",))
+    assert ([*values], some.skipped) == (["gaps"], ("colour",))
+    values, none = read(path, views=("smell",))
+    assert values == {}
+    assert none.labels is not None
+
+
+def test_samples_on_columns_is_refused_where_dimensions_say_where_they_are(tmp_path: Path) -> None:
+    path = save_zarr_3(tmp_path / "a", dataset())
+    with pytest.raises(DataError):
+        read(Source(path, samples_in="columns"))
+    turned = save_zarr_3(tmp_path / "t", xr.Dataset({"a": (("gene", "sample"), np.eye(3)[:2])}))
+    values, _ = read(Source(turned, samples_in="columns"))  # as they do
+    assert values["a"].shape == (3, 2)
+    with pytest.raises(DataError):  # a store of our own
+        read(Source(ingest(path, tmp_path / "s.zarr").output, samples_in="columns"))
+
+
+def test_other_variables_are_left_out_or_refused(tmp_path: Path) -> None:
+    values, loaded = read(save_zarr_3(tmp_path / "a", dataset()))
+    assert "grade" not in values
+    assert any("'grade'" in note for note in loaded.notes)
+    for folder, second in (("named", "b"), ("missing", None)):
+        grades = np.array(["a", second, "b", "a", "b"], dtype=object)
+        named = save_zarr_3(tmp_path / folder, dataset().assign(grade=("sample", grades)))
+        with nullcontext() if second else pytest.raises(DataError):
+            report = ingest(named, tmp_path / "s.zarr", labels="grade")
+            assert report.n_classes == 2
+    data = dataset().drop_vars(["grade", "labels"])
+    data["gaps"].attrs["view_type"] = "cosine"
+    with pytest.raises(DataError):
+        read(save_zarr_3(tmp_path / "b", data))
+    days = np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[ns]")
+    with pytest.raises(DataError):
+        read(save_zarr_3(tmp_path / "c", xr.Dataset({"day": (("sample", "one"), days)})))
+
+
+def test_labels_that_are_a_coordinate(save: Any, tmp_path: Path) -> None:
+    data = dataset().assign_coords(wave=("channel", [7, 5, 4]), place=("other", [*range(5)]))
+    path = save(tmp_path / "a", data.set_coords("labels"))
+    for views in (None, ["colour"], ["gaps"]):
+        values, loaded = read(path, views=views)
+        assert sorted(values) == (views or ["colour", "gaps"])
+        assert loaded.labels is not None
+        assert loaded.labels.tolist() == data["labels"].values.tolist()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_arrays_of_a_zarr_group_without_names_of_dimensions(
+    tmp_path: Path, zarr_format: Any
+) -> None:
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format)
+    for name, array in {"gaps": GAPS, "colour": COLOUR, "y": np.array([0, 1, 1, 2, 0])}.items():
+        group[name] = array
+    values, loaded = read(tmp_path / "a.zarr")
+    assert [*values] == ["colour", "gaps"]
+    np.testing.assert_array_equal(values["colour"], COLOUR)
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == [0, 1, 1, 2, 0]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_one_zarr_array_is_one_view(tmp_path: Path, zarr_format: Any) -> None:
+    path = tmp_path / "colour.zarr"
+    array = zarr.create_array(
+        path, shape=(5, 3), chunks=(2, 2), dtype="f8", zarr_format=zarr_format
+    )
+    array[:] = COLOUR
+    np.testing.assert_array_equal(read(path)[0]["colour"], COLOUR)
+
+
+def test_a_store_of_anndata_is_refused_because_its_names_of_samples_are_not_read(
+    tmp_path: Path,
+) -> None:
+    zarr.save_group(str(tmp_path / "a.zarr"), X=COLOUR)
+    zarr.open(tmp_path / "a.zarr").attrs["encoding-type"] = "anndata"
+    with raises(DataError, "a.zarr", "anndata", "write_h5ad"):
+        read(tmp_path / "a.zarr")
