@@ -161,7 +161,12 @@ def get_records(root: Path, key: str, kind: type[_Records]) -> _Records:
     """Read what `put_records` wrote."""
     records = get_json(root, f"{key}/records")
     try:
-        return msgspec.convert(records, kind, dec_hook=lambda _, place: get_array(root, place))
+        return msgspec.convert(
+            records,
+            kind,
+            # no array outside of the key, which a path may lead to
+            dec_hook=lambda _, place: get_array(root, f"{key}/{Path(place).name}"),
+        )
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, DataError):  # of an array
             raise error.__cause__ from error

@@ -199,6 +199,7 @@ def _resume(
     selection, parameters = saved.selection, saved.parameters
     session.notify(selection, *saved.history)
     prepared = prepare_views(session.stage("restored"), precomputed, parameters)
+    precomputed.svds.clear()
     view_graphs = None
     if saved.refines and selection.settings[selection.chosen].initial_graph == "mixed":
         stage = session.stage("refinement")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
@@ -109,6 +111,13 @@ def test_records_with_other_fields_are_refused(model: MSCAM, tmp_path: Path) -> 
     assert read_model(path, Parameters) == model.solution_.parameters
     with raises(DataError, path / "model", "encoders", "version"):
         read_model(path, FittedModel)
+
+
+def test_records_name_no_array_outside_of_their_group(model: MSCAM, tmp_path: Path) -> None:
+    path, made = tmp_path / "result.zarr", dataclasses.make_dataclass
+    write_result(model.solution_, path, made("Text", [("values", str)])("labels"))
+    with raises(StoreCorruptError, path / "model" / "labels"):
+        read_model(path, made("Array", [("values", NDArray[np.int64])]))
 
 
 def test_results_of_an_earlier_version_are_refused(path: Path) -> None:

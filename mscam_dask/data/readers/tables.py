@@ -353,7 +353,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     others += [  # empty ones behind them, such as descriptions of proteins
         p for p in places if p - 1 in (own, *others) and all(map(is_missing, head_of(p).texts))
     ]
-    others += _apart_from_samples([p for p in places if p not in others and p != own])
+    others += _between_texts(table, [p for p in places if p not in others and p != own])
     left_out |= dict.fromkeys(others, "describes the features")
     if own and first.may_number_rows and first.is_key:
         left_out[0] = _ROW_NUMBERS
@@ -453,14 +453,26 @@ def _is_axis(values: NDArray[Any]) -> bool:
     return bool(first and not second)
 
 
-def _apart_from_samples(numbers: Sequence[int]) -> list[int]:
-    """Columns of numbers that columns of text separate from the longest run of them, the samples, if this has most."""
+def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:
+    """Columns of numbers in front of a column of text that has most of them, the samples, behind it.
+
+    Those that another column of text separates from the samples may be either, and are refused.
+    """
     runs = [
         [place for _, place in run]
         for _, run in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     ]
     samples = max(runs, key=len, default=[])
-    return [p for p in numbers if p not in samples] if 2 * len(samples) > len(numbers) else []
+    if 2 * len(samples) <= len(numbers):
+        return []
+    behind = [table.columns[place] for place in numbers if place > samples[-1]]
+    if behind:
+        text = table.columns[samples[-1] + 1]
+        raise DataError(
+            f"{table.where}: columns [{listed(behind)}] of numbers stand behind {text!r}, apart from the {len(samples)} samples "
+            "in front of it. Remove them if they describe the features, or move them to the others if they are samples."
+        )
+    return [place for place in numbers if place < samples[0]]
 
 
 def _is_description(column: Column, decimal: str) -> bool:

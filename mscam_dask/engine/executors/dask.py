@@ -281,6 +281,8 @@ class DaskExecutor:
                 f"the Dask client is {client.status}; allowed is one that is connected. Make a new "
                 "one, distributed.Client(address), or omit client to use threads of this process."
             )
+        # workers that are threads of this process
+        self.shares_memory = _address(client).startswith("inproc:")
         self._numbers = itertools.count()
         self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
         self._stack = contextlib.ExitStack()
@@ -312,11 +314,6 @@ class DaskExecutor:
         answers = ask_workers(self._client, _spill_threshold_bytes, timeout_s=self._timeout_s)
         kept = (answer if isinstance(answer, int) else 0 for answer in answers.values())
         return min(kept, default=0) or None
-
-    @property
-    def shares_memory(self) -> bool:
-        # workers that are threads of this process
-        return _address(self._client).startswith("inproc:")
 
     def _workers(self) -> dict[str, dict[str, Any]]:
         return present_workers(self._client, self._timeout_s)

@@ -101,6 +101,15 @@ def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
             MSCAM(3, client=client, callbacks=[observe]).fit(gaussian_views(0, n_samples=60)[0])
 
 
+def test_a_client_that_is_closed_before_tasks_start_is_lost() -> None:
+    with local_client(1) as client:
+        executor = DaskExecutor(client)
+        client.close()
+        assert not executor.shares_memory
+        with pytest.raises(SchedulerLostError):
+            executor.__enter__()
+
+
 def workers(client: Client) -> list[dict[str, Any]]:
     return list(client.scheduler_info(n_workers=-1)["workers"].values())
 
