@@ -120,7 +120,8 @@ def scores_of_view(
     exponent = safe_exponent(np.abs(rows).max(axis=0, initial=0.0))
     rows = np.ldexp(rows, -exponent)
     means = batch_effects.group_means(rows, own, n_batches)
-    encoder = batch_effects.score_encoder(rows, own, means, n_cells, view.name)
+    size = -np.expm1(-np.ldexp(means.mean(axis=0), exponent)) if is_log else None
+    encoder = batch_effects.score_encoder(rows, own, means, n_cells, view.name, size)
     scales = batch_effects.batch_scales(rows - means[own], encoder, own, n_batches)
     center = encoder(means.mean(axis=0)[None])
     scores = (encoder(rows) - center) / scales[own, None] + center

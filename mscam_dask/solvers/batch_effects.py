@@ -74,13 +74,19 @@ class BatchCells:
     cut: float = 0.0  # squares, by this variance, that another cell saves without structure
 
 
-def score_encoder(rows: Array, batches: Labels, means: Array, n_cells: int, name: str) -> Encoder:
+def score_encoder(
+    rows: Array, batches: Labels, means: Array, n_cells: int, name: str, size: Array | None = None
+) -> Encoder:
     """Encoder of rows to their scores, in units of the noise.
 
     The directions are the principal ones within batches that noise does not explain, at least one for each cell, and those
-    in which the means of batches differ besides.
+    in which the means of batches differ besides. They are orthogonal to `size` (d,), if it is given: the change of the rows with
+    the total of a sample, such as its library size.
     """
     within, (n, d) = rows - means[batches], rows.shape
+    rounding = n * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)
+    is_constant = np.abs(within).max(axis=0) <= rounding  # in each batch
+    within[:, is_constant] = 0.0
     shape = ViewShape(n, d, "features")
     found = view_svd(lambda start, stop: within[start:stop], shape, scale="standard", name=name)
     s2 = found.basis.singular_values_squared
@@ -88,7 +94,17 @@ def score_encoder(rows: Array, batches: Labels, means: Array, n_cells: int, name
     rank = min(max(rank, n_cells), len(s2), MAX_SCORES)
     lengths = np.linalg.norm(found.encoder.loadings, axis=0)
     directions = found.encoder.loadings[:, :rank] / lengths[:rank]
-    centers = found.encoder.transform.apply(means) if found.encoder.transform else means
+    transform = found.encoder.transform
+    assert transform is not None, "the view has features"
+    centers = transform.apply(means)
+    if size is not None:
+        size = np.where(is_constant, 0.0, size / transform.scale)[:, None]
+        size /= np.linalg.norm(size)
+        directions, sizes, _ = np.linalg.svd(
+            directions - size @ (size.T @ directions), full_matrices=False
+        )
+        directions = directions[:, sizes > 0.5]  # without the one that is lost, or cut short
+        centers -= (centers @ size) @ size.T
     centers = centers[np.bincount(batches, minlength=len(means)) > 0]
     centers -= centers.mean(axis=0)
     rest = centers - (centers @ directions) @ directions.T
@@ -532,10 +548,15 @@ def new_correction(rows: Array, expected: Array, scale: float) -> BatchCorrectio
 
 
 def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:
-    """Offsets (B, d) times the factor of James and Stein; the noise of a batch is `errors` (B,) times `variances` (d,)."""
-    squares = np.maximum(np.sum(offsets**2 / variances, axis=1), np.finfo(np.float64).tiny)
-    kept = np.maximum(0.0, 1.0 - errors * offsets.shape[1] / squares)
-    return np.asarray(kept[:, None] * offsets)
+    """Offsets (B, d) times the factor of James and Stein; the noise of a batch is `errors` (B,) times `variances` (d,).
+
+    Columns that vary by no more than rounding keep theirs.
+    """
+    varies = variances > np.finfo(np.float64).eps * np.max(offsets**2, axis=0)
+    squares = np.sum(offsets[:, varies] ** 2 / variances[varies], axis=1)
+    squares = np.maximum(squares, np.finfo(np.float64).tiny)
+    kept = np.maximum(0.0, 1.0 - errors * np.count_nonzero(varies) / squares)
+    return np.where(varies, kept[:, None], 1.0) * offsets
 
 
 def _variances(sums: GroupSums) -> Array:

@@ -130,19 +130,19 @@ def test_new_samples_of_known_batches_and_of_a_new_one() -> None:
 
 
 def test_effects_on_counts_are_factors() -> None:
-    """Of columns with means of many sizes; also of a batch that the fit did not have."""
-    rng = np.random.default_rng(3)
+    """Of columns with means of many sizes, in samples with totals of many sizes; also of a batch that the fit did not have."""
+    rng = np.random.default_rng(4)
     labels, codes = (
         rng.choice(5, p=[0.5, 0.2, 0.15, 0.1, 0.05], size=600),
         rng.integers(3, size=600),
     )
-    views = {}
+    totals, views = np.exp(0.8 * rng.normal(size=(600, 1))), {}
     for name, d in (("rna", 300), ("protein", 80)):
         means = rng.gamma(0.6, 4.0, d) * np.exp(
             rng.normal(size=(5, d)) * (rng.random((5, d)) < 0.3)
         )
         factors = np.exp(rng.normal(size=(3, d)))
-        views[name] = rng.poisson(means[labels] * factors[codes]).astype(np.float64)
+        views[name] = rng.poisson(totals * means[labels] * factors[codes]).astype(np.float64)
     known = codes < 2
     model = MSCAM(5).fit(some(views, known), batches=codes[known])
     assert adjusted_rand_score(labels[known], model.labels_) > 0.98
@@ -150,6 +150,15 @@ def test_effects_on_counts_are_factors() -> None:
     found = model.predict(views, batches=codes)
     assert_array_equal(found[known], model.labels_)
     assert adjusted_rand_score(labels[~known], found[~known]) > 0.95
+
+
+def test_columns_may_be_constant_in_each_batch() -> None:
+    views, labels, batches = draw(BALANCED)
+    views["rna"][:, ::4] = np.where(batches == "A", 0.1, 7.3)[:, None]
+    model = MSCAM(4).fit(views, batches=batches)
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    rna = model.batch_shares_["rna"]
+    assert rna.after == pytest.approx(rna.expected, abs=0.06)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
