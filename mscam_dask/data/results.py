@@ -124,8 +124,11 @@ class StoredArrays:
         return graph
 
     def _of_views(self, kind: str) -> dict[str, NDArray[Any]]:
-        keys = [f"{kind}/{index}" for index in range(len(list(self.root.glob(f"{kind}/[0-9]*"))))]
-        return {open_array(self.root, key).attrs["name"]: get_array(self.root, key) for key in keys}
+        n_views = len(list(self.root.glob(f"{kind}/[0-9]*")))
+        keys = [f"{kind}/{index}" for index in range(n_views)]
+        with usable_attributes(self.root):
+            names = [open_array(self.root, key).attrs["name"] for key in keys]
+        return {name: get_array(self.root, key) for name, key in zip(names, keys, strict=True)}
 
 
 def put_graph(group: Any, key: str, data: Values, indices: Values, indptr: Values) -> None:

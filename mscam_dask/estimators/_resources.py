@@ -37,7 +37,7 @@ def executor_for(client: Client | None, n_jobs: object) -> Executor:
 
 
 def _check_client(client: Any) -> None:
-    if isinstance(client, type) or not hasattr(client, "submit") or client.asynchronous:
+    if not hasattr(client, "submit") or getattr(client, "asynchronous", True):
         given = repr(client) if isinstance(client, str) else "cluster"
         raise ConfigurationError(
             f"client={client!r} is not usable: allowed is a synchronous distributed.Client, such as "

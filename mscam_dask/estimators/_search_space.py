@@ -87,8 +87,12 @@ def search_space(estimator: MSCAM, data: MultiViewData) -> tuple[tuple[Parameter
         )
         for scale, alpha, k in tried
     ]
-    may_exclude_views = estimator.exclude_views is None
-    choices = Choices(options, is_selected, selects_settings, may_exclude_views)
+    choices = Choices(
+        options,
+        n_clusters=is_selected,
+        initial_graph=selects_settings,
+        may_exclude_views=estimator.exclude_views is None,
+    )
     return tuple(dict.fromkeys(found)), choices
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,10 @@ class KeepsNothing:
             ("client='tcp://127.0.0.1:8786'", "distributed.Client('tcp://127.0.0.1:8786')"),
         ),
         ({"client": Client}, ("client=<class", "distributed.Client(cluster)")),
+        (
+            {"client": ThreadPoolExecutor(1)},
+            ("client=<", "ThreadPoolExecutor", "distributed.Client"),
+        ),
     ],
 )
 def test_parameters_out_of_range_are_refused_by_name(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import hashlib
 import lzma
-import operator
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -128,10 +128,12 @@ class RowsOf(RowSource):
     source: RowSource
 
     if not TYPE_CHECKING:  # which knows them from RowSource
-        name, view_type, shape, dtype, is_in_memory, feature_names = (
-            property(operator.attrgetter(f"source.{field}"))
-            for field in ("name", "view_type", "shape", "dtype", "is_in_memory", "feature_names")
-        )
+        name = property(attrgetter("source.name"))
+        view_type = property(attrgetter("source.view_type"))
+        shape = property(attrgetter("source.shape"))
+        dtype = property(attrgetter("source.dtype"))
+        is_in_memory = property(attrgetter("source.is_in_memory"))
+        feature_names = property(attrgetter("source.feature_names"))
 
 
 @dataclass(frozen=True, eq=False)
