@@ -125,13 +125,18 @@ class Scorer:
                 self._views[name],
                 scale,
                 most,
-                self._svds.get((name, scale)),
+                self._svd(name, scale),
                 part=f"{scale}/{name}",
             )
             for name, scale in views
         ]
         graphs = self.graphs([name for name, _ in views]) if self._is_incomplete else None
         return self._once(("points", views), joint_points, own, graphs, kind="points")
+
+    def _svd(self, name: str, scale: Scale) -> Handle | None:
+        """SVD of a view, if it is known and a truncated one would have the same directions."""
+        is_exact = min(self._views[name].shape) <= MAX_EXACT_GRAM
+        return self._svds.get((name, scale)) if is_exact else None
 
     def view_agreement(self, names: tuple[str, ...]) -> Handle:
         """Return the agreement of each pair of these views."""
@@ -203,9 +208,8 @@ def points_of_view(
         blocks = row_blocks(shape.n_samples, shape.n_features)
         if any(source.read(start, stop).min() < 0.0 for start, stop in blocks):
             scale, known = "standard", None
-    is_exact = min(source.shape) <= MAX_EXACT_GRAM
     try:
-        found = known.view if known and is_exact else svd_view(source, scale, max_rank).view
+        found = (known or svd_view(source, scale, max_rank)).view
     except EqualRowsError:
         rows = np.zeros((shape.n_samples, 1))
         return ViewPoints(rows, source.present, np.zeros((0, 1)))

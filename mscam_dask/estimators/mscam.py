@@ -173,8 +173,7 @@ class MSCAM(
         independent views. Empty if the settings of the views were not selected.
     cluster_tree_ : (n_clusters − 1, 4)
         Linkage matrix of SciPy of `cluster_names_`: clusters that the learned graph connects most are merged first.
-        ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
-        partition into m groups of clusters.
+        ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")`` has the group of each, of m.
     status_ : Status
         Origin of the labels; ``status_.message`` is a sentence.
     cross_view_information_ : float

@@ -114,7 +114,9 @@ class RunDirectory:
             earlier = self.read_record() if occupied else None
         except DataError as error:
             if not (overwrite and isinstance(error, StoreCorruptError)):
-                raise ConfigurationError(f"{self.path} cannot be replaced: {error}") from error
+                raise ConfigurationError(
+                    f"{self.path} cannot be replaced: {error} Or choose another output directory (-o)."
+                ) from error
             earlier = None
         if earlier is not None and not overwrite:
             is_done, killed = earlier.state == "finished", earlier.state == "running"
