@@ -16,7 +16,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.views import encoded_rows
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection, logarithms, safe_exponent
-from mscam_dask.solvers import batch_effects
+from mscam_dask.solvers import batch_corrections, batch_effects
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.result import BatchShares
 from mscam_dask.types.rules import SIZES
@@ -157,21 +157,29 @@ def correction_of_view(
 ) -> tuple[BatchCorrection | None, Encoder, NDArray[np.float64], BatchShares]:
     """Correction of a view, None without effects; its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
-    is_log, rows = scored.encoder.is_log, _rows_of(view)[1]
-    rows = np.ldexp(logarithms(rows) if is_log else rows, -scored.exponent)
-    correction, means = batch_effects.view_correction(
-        batch_effects.group_sums(rows, of_cells, own, len(cells.means), scored.means)
-    )
+    rows, n_cells, has_effects = _rows_of(view)[1], len(cells.means), bool(cells.offsets.any())
+    if scored.encoder.is_log:
+        exponent = safe_exponent(rows.max(axis=0, initial=0.0))
+        divided, center = np.ldexp(rows, -exponent), np.zeros_like(scored.means)
+        sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
+        correction = batch_corrections.count_correction(sums, np.ldexp(1.0, -exponent))
+        means = batch_effects.group_means(correction.of_rows(rows, own), of_cells, n_cells)
+    else:
+        exponent = scored.exponent
+        divided, center = np.ldexp(rows, -exponent), scored.means
+        sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
+        found, means = batch_corrections.view_correction(sums)
+        means = np.ldexp(means, exponent)
+        correction = dataclasses.replace(found, offsets=np.ldexp(found.offsets, exponent))
+        has_effects |= scored.scaled and bool((correction.factors != 1.0).any())
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows, own, of_cells = rows[some], own[some], of_cells[some]
-    before = after = batch_effects.same_batch_share(rows, own)
-    found = None
-    if cells.offsets.any() or (scored.scaled and bool((correction.factors != 1.0).any())):
+    given = logarithms(rows) if scored.encoder.is_log else rows
+    before = after = batch_effects.same_batch_share(given, own)
+    if has_effects:
         after = batch_effects.same_batch_share(correction.of_rows(rows, own), own)
-        offsets = np.ldexp(correction.offsets, scored.exponent)
-        found = dataclasses.replace(correction, offsets=offsets, is_log=is_log)
     shares = BatchShares(before, after, batch_effects.expected_share(of_cells, own))
-    return found, scored.encoder, np.ldexp(means, scored.exponent), shares
+    return correction if has_effects else None, scored.encoder, means, shares
 
 
 def corrections_of_new_batch(
@@ -187,7 +195,7 @@ def corrections_of_new_batch(
             continue
         here, rows = _rows_of(sampled_view(views[name], samples))
         part[here] = encoded_rows(encoder, rows, samples[here], name)
-        rows_of[name] = here, logarithms(rows) if encoder.is_log else rows
+        rows_of[name] = here, rows
     price = batch_effects.OffsetPrices.of_shapes(
         [encoder.loadings.shape for encoder in effects.encoders.values()]
     )
@@ -196,11 +204,11 @@ def corrections_of_new_batch(
     )
     scale_of = dict(zip(effects.encoders, scales.tolist(), strict=True))
     return {
-        name: dataclasses.replace(
-            batch_effects.new_correction(
-                rows, effects.row_means[name][cells[here]], scale_of[name]
-            ),
-            is_log=effects.encoders[name].is_log,
+        name: batch_corrections.new_correction(
+            rows,
+            effects.row_means[name][cells[here]],
+            scale_of[name],
+            are_counts=effects.encoders[name].is_log,
         )
         for name, (here, rows) in rows_of.items()
     }

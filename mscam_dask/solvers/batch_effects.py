@@ -19,7 +19,6 @@ from scipy.spatial.distance import pdist
 from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import (
-    BatchCorrection,
     ColumnMoments,
     fit_transform_from_moments,
     safe_exponent,
@@ -255,7 +254,7 @@ def counted_cells(
 
 def _links(fit: BatchCells, batches: Labels) -> Labels:
     """Number (B, B) of cells with a share of the samples of both batches."""
-    counts = _counts(fit.cells, batches, len(fit.means), len(fit.offsets))
+    counts = cell_counts(fit.cells, batches, len(fit.means), len(fit.offsets))
     shared = ((counts >= RULES.level * counts.sum(axis=0)) & (counts > 0.0)).astype(np.int64)
     return np.asarray(shared.T @ shared)
 
@@ -274,7 +273,7 @@ def _are_matched(
         return False
     sizes = np.bincount(batches, minlength=len(fit.offsets))
     base = np.argmax(sizes)
-    covariance = _covariance(_counts(fit.cells, batches, len(fit.means), len(sizes)))
+    covariance = offset_covariance(cell_counts(fit.cells, batches, len(fit.means), len(sizes)))
     own = np.diag(covariance)
     n_compared = 1.0 / np.maximum(own + own[base] - 2.0 * covariance[base], 1.0 / len(batches))
     losses = price.losses(fit.offsets - fit.offsets[base], n_compared)
@@ -441,7 +440,7 @@ def _iterated(
     own = rows
     for _ in range(_N_ROUNDS):
         sums = sums_by_group(own, cells * n_batches + batches, n_cells * n_batches)
-        counts = _counts(cells, batches, n_cells, n_batches)
+        counts = cell_counts(cells, batches, n_cells, n_batches)
         means, offsets = two_way(counts, sums.reshape(n_cells, n_batches, -1))
         own = np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
@@ -452,13 +451,13 @@ def _iterated(
     return _squares_fit(rows, absent, cells, batches, offsets)
 
 
-def _counts(cells: Labels, batches: Labels, n_cells: int, n_batches: int) -> Array:
+def cell_counts(cells: Labels, batches: Labels, n_cells: int, n_batches: int) -> Array:
     """Number (K, B) of samples of each cell and batch."""
     counts = np.bincount(cells * n_batches + batches, minlength=n_cells * n_batches)
     return counts.reshape(n_cells, n_batches).astype(np.float64)
 
 
-def _covariance(counts: Array) -> Array:
+def offset_covariance(counts: Array) -> Array:
     """Covariance (B, B) of the offsets per σ²: inverse of the Laplacian of the batches linked by their cells, from counts (K, B)."""
     cell_sizes = np.maximum(counts.sum(axis=1), 1.0)
     laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / cell_sizes[:, None])
@@ -469,138 +468,12 @@ def two_way(counts: Array, sums: Array) -> tuple[Array, Array]:
     """Means of cells (K, d) and offsets of batches (B, d) with mean 0, by least squares; batches without common cells keep theirs."""
     cell_sizes = np.maximum(counts.sum(axis=1), 1.0)
     total = sums.sum(axis=1)
-    offsets = _covariance(counts) @ (sums.sum(axis=0) - counts.T @ (total / cell_sizes[:, None]))
+    offsets = offset_covariance(counts) @ (
+        sums.sum(axis=0) - counts.T @ (total / cell_sizes[:, None])
+    )
     offsets -= (counts.sum(axis=0) / counts.sum()) @ offsets
     means = (total - counts @ offsets) / cell_sizes[:, None]
     return means, offsets
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupSums:
-    """Counts (K, B), sums (K, B, d) and squares (B, d) of the rows minus a center (d,)."""
-
-    counts: Array
-    sums: Array
-    squares: Array
-    center: Array
-
-
-def group_sums(
-    rows: Array, cells: Labels, batches: Labels, n_cells: int, means: Array
-) -> GroupSums:
-    """Sums of rows (n, d), about the mean of the batch means (B, d)."""
-    n_batches, center = len(means), means.mean(axis=0)
-    rows = rows - center
-    sums = sums_by_group(rows, cells * n_batches + batches, n_cells * n_batches)
-    squares = sums_by_group(rows**2, batches, n_batches)
-    counts = _counts(cells, batches, n_cells, n_batches)
-    return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
-
-
-def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
-    """Correction of one view, and the mean row (K, d) of each cell after it.
-
-    Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and scales of columns
-    to that of their batch. A batch is scaled only if its cells are as far apart as its samples: more noise is no scale.
-
-    W. E. Johnson, C. Li, A. Rabinovic, doi:10.1093/biostatistics/kxj037.
-    """
-    counts, n_batches = sums.counts, sums.counts.shape[1]
-    sizes, d = counts.sum(axis=0), sums.sums.shape[2]
-    variances = _variances(sums)
-    tiny = np.finfo(np.float64).tiny
-    pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
-    logarithms = np.zeros((n_batches, d))
-    for batch in range(n_batches):
-        free = sizes[batch] - np.count_nonzero(counts[:, batch])
-        if free < SMALLEST:
-            continue
-        found = _log_scales(variances[batch] / pooled, free)
-        if _has_scale(sums, batch, variances, pooled * np.exp(2.0 * found)):
-            logarithms[batch] = found
-    logarithms -= (sizes / sizes.sum()) @ logarithms
-    factors = np.exp(-logarithms)
-    scaled = GroupSums(counts, sums.sums * factors, sums.squares * factors**2, sums.center)
-    means, offsets = two_way(counts, scaled.sums)
-    variances = _variances(scaled)
-    pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
-    offsets = _shrunk(offsets, pooled, np.diag(_covariance(counts)))
-    # (x − center) · factor − offset + center, so that the values stay where they are
-    return (
-        BatchCorrection(sums.center + (offsets - sums.center) / factors, factors),
-        means + sums.center,
-    )
-
-
-def new_correction(rows: Array, expected: Array, scale: float) -> BatchCorrection:
-    """Correction of the rows (m, d) of a new batch with a scale by their offset from the means of their cells, shrunk; none of few rows."""
-    d = rows.shape[1]
-    if len(rows) < SMALLEST:
-        return BatchCorrection(np.zeros((1, d)), np.ones((1, d)))
-    center = rows.mean(axis=0)
-    residuals = (rows - center) / scale + center - expected
-    exponent = safe_exponent(np.abs(residuals).max(axis=0, initial=0.0))
-    residuals = np.ldexp(residuals, -exponent)
-    variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
-    offset = _shrunk(residuals.mean(axis=0)[None], variances, np.array([1.0 / len(rows)]))
-    offsets = center * (1.0 - scale) + scale * np.ldexp(offset, exponent)
-    return BatchCorrection(offsets, np.full((1, d), 1.0 / scale))
-
-
-def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:
-    """Offsets (B, d) times the factor of James and Stein; the noise of a batch is `errors` (B,) times `variances` (d,).
-
-    Columns that vary by no more than rounding keep theirs.
-    """
-    varies = variances > np.finfo(np.float64).eps * np.max(offsets**2, axis=0)
-    squares = np.sum(offsets[:, varies] ** 2 / variances[varies], axis=1)
-    squares = np.maximum(squares, np.finfo(np.float64).tiny)
-    kept = np.maximum(0.0, 1.0 - errors * np.count_nonzero(varies) / squares)
-    return np.where(varies, kept[:, None], 1.0) * offsets
-
-
-def _variances(sums: GroupSums) -> Array:
-    """Variances (B, d) of each batch within its cells."""
-    squares = sums.squares - np.sum(sums.sums**2 / np.maximum(sums.counts, 1.0)[..., None], axis=0)
-    free = np.maximum(1.0, sums.counts.sum(axis=0) - np.count_nonzero(sums.counts, axis=0))
-    return np.asarray(np.maximum(squares, 0.0) / free[:, None])
-
-
-def _log_scales(ratios: Array, free: float) -> Array:
-    """Logarithms (d,) of the scales of a batch from ratios of variances, shrunk to their mean, which columns without variance get."""
-    known = ratios > 1e-12
-    if not known.any():
-        return np.zeros_like(ratios)
-    logarithms = 0.5 * np.log(ratios[known])
-    mean, noise = logarithms.mean(), 0.5 / free
-    between = max(0.0, logarithms.var() - noise)
-    found = np.full_like(ratios, mean)
-    found[known] += (logarithms - mean) * (between / (between + noise))
-    return found
-
-
-def _has_scale(sums: GroupSums, batch: int, variances: Array, own: Array) -> bool:
-    """Whether the means of cells in a batch, by those in others, are more likely scaled as its noise of variances (d,) than not."""
-    n_own, sizes = sums.counts[:, batch], sums.counts.sum(axis=0)
-    n_others = sums.counts.sum(axis=1) - n_own
-    both = (n_own >= SMALLEST) & (n_others >= SMALLEST)
-    if np.count_nonzero(both) < 2:
-        return False
-    n_own, n_others = n_own[both, None], n_others[both, None]
-    first = sums.sums[both, batch] / n_own
-    second = (sums.sums[both].sum(axis=1) - sums.sums[both, batch]) / n_others
-    weights = np.broadcast_to(n_own * n_others / (n_own + n_others), first.shape)
-    first = first - np.average(first, axis=0, weights=weights)
-    second = second - np.average(second, axis=0, weights=weights)
-
-    others = np.average(np.delete(variances, batch, 0), 0, np.delete(sizes, batch))
-    others = np.where(others > 0.0, others, own)
-
-    def loss(scale: Array | float) -> float:  # −2 log of the likelihood
-        variance = own / n_own + scale**2 * others / n_others
-        return float(np.sum((first - scale * second) ** 2 / variance + np.log(variance)))
-
-    return loss(np.sqrt(own / others)) < loss(1.0)
 
 
 def same_batch_share(rows: Array, batches: Labels) -> float:
@@ -614,6 +487,6 @@ def same_batch_share(rows: Array, batches: Labels) -> float:
 
 def expected_share(cells: Labels, batches: Labels) -> float:
     """Share of the other samples of a cell that are of the same batch, in the mean over samples."""
-    counts = _counts(cells, batches, int(cells.max()) + 1, int(batches.max()) + 1)
+    counts = cell_counts(cells, batches, int(cells.max()) + 1, int(batches.max()) + 1)
     others = np.maximum(counts.sum(axis=1)[cells] - 1.0, 1.0)
     return float(np.mean((counts[cells, batches] - 1.0) / others))

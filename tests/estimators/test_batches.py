@@ -152,6 +152,21 @@ def test_effects_on_counts_are_factors() -> None:
     assert adjusted_rand_score(labels[~known], found[~known]) > 0.95
 
 
+def test_factors_leave_no_other_cluster_in_a_batch() -> None:
+    """Logarithms of small counts minus an offset would: a factor adds less to them than to those of large counts."""
+    rng = np.random.default_rng(4)
+    labels, codes = np.arange(600) % 5, rng.integers(3, size=600)
+    means = rng.gamma(0.3, 2.0, 300) * np.exp(
+        rng.normal(size=(5, 300)) * (rng.random((5, 300)) < 0.3)
+    )
+    factors = np.exp(0.7 * rng.normal(size=(3, 300)))
+    counts = rng.poisson(means[labels] * factors[codes])
+    view = {"rna": counts[:, :200], "protein": counts[:, 200:]}
+    model = MSCAM("auto", n_jobs=1).fit(view, batches=codes)
+    assert model.n_clusters_ == 5
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+
+
 def test_columns_may_be_constant_in_each_batch() -> None:
     views, labels, batches = draw(BALANCED)
     views["rna"][:, ::4] = np.where(batches == "A", 0.1, 7.3)[:, None]

@@ -9,17 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
+from mscam_dask.solvers.batch_corrections import group_sums, new_correction, view_correction
 from mscam_dask.solvers.batch_effects import (
     OffsetPrices,
     batch_cells,
     counted_cells,
     fit_new_batch,
     group_means,
-    group_sums,
-    new_correction,
     same_batch_share,
     two_way,
-    view_correction,
 )
 
 N, D = 400, 12

@@ -1,0 +1,187 @@
+"""Corrections of the rows of a view for their batches, given the cells of the samples.
+
+Effects on a column are an offset and a scale, shrunk to those of the batch, or for counts a factor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from mscam_dask.linalg.distances import sums_by_group
+from mscam_dask.linalg.scaling import BatchCorrection, logarithms, safe_exponent
+from mscam_dask.solvers.batch_effects import (
+    SMALLEST,
+    Array,
+    Labels,
+    cell_counts,
+    offset_covariance,
+    two_way,
+)
+
+# Rounds of iterative proportional fitting.
+_N_FITTED = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Counts (K, B), sums (K, B, d) and squares (B, d) of the rows minus a center (d,)."""
+
+    counts: Array
+    sums: Array
+    squares: Array
+    center: Array
+
+
+def group_sums(
+    rows: Array, cells: Labels, batches: Labels, n_cells: int, means: Array
+) -> GroupSums:
+    """Sums of rows (n, d), about the mean of the batch means (B, d)."""
+    n_batches, center = len(means), means.mean(axis=0)
+    rows = rows - center
+    sums = sums_by_group(rows, cells * n_batches + batches, n_cells * n_batches)
+    squares = sums_by_group(rows**2, batches, n_batches)
+    counts = cell_counts(cells, batches, n_cells, n_batches)
+    return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
+
+
+def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
+    """Correction of one view, and the mean row (K, d) of each cell after it.
+
+    Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and scales of columns
+    to that of their batch. A batch is scaled only if its cells are as far apart as its samples: more noise is no scale.
+
+    W. E. Johnson, C. Li, A. Rabinovic, doi:10.1093/biostatistics/kxj037.
+    """
+    counts, n_batches = sums.counts, sums.counts.shape[1]
+    sizes, d = counts.sum(axis=0), sums.sums.shape[2]
+    variances = _variances(sums)
+    tiny = np.finfo(np.float64).tiny
+    pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
+    logarithms = np.zeros((n_batches, d))
+    for batch in range(n_batches):
+        free = sizes[batch] - np.count_nonzero(counts[:, batch])
+        if free < SMALLEST:
+            continue
+        found = _log_scales(variances[batch] / pooled, free)
+        if _has_scale(sums, batch, variances, pooled * np.exp(2.0 * found)):
+            logarithms[batch] = found
+    logarithms -= (sizes / sizes.sum()) @ logarithms
+    factors = np.exp(-logarithms)
+    scaled = GroupSums(counts, sums.sums * factors, sums.squares * factors**2, sums.center)
+    means, offsets = two_way(counts, scaled.sums)
+    variances = _variances(scaled)
+    pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
+    offsets = _shrunk(offsets, pooled, np.diag(offset_covariance(counts)))
+    # (x − center) · factor − offset + center, so that the values stay where they are
+    return (
+        BatchCorrection(sums.center + (offsets - sums.center) / factors, factors),
+        means + sums.center,
+    )
+
+
+def count_correction(sums: GroupSums, one: Array) -> BatchCorrection:
+    """Correction of a view of counts by factors of at most 1, which do not raise noise, from sums about 0.
+
+    Means of cells and factors of batches are those of a Poisson model, by iterative proportional fitting. `one` (d,) is the unit of
+    a count.
+    """
+    counts, totals = sums.counts, sums.sums
+    sizes, of_batches = counts.sum(axis=0), totals.sum(axis=0)
+    effects = np.ones_like(of_batches)
+    for _ in range(_N_FITTED):
+        means = totals.sum(axis=1) / np.maximum(counts @ effects, np.finfo(np.float64).tiny)
+        effects = (of_batches + 0.5 * one) / (counts.T @ means + 0.5 * one)
+    logs = np.log(effects)
+    logs -= sizes / sizes.sum() @ logs
+    noise = sizes[:, None] * _variances(sums) / np.maximum(of_batches, one) ** 2
+    factors = np.exp(-_shrunk_logs(logs, noise))
+    factors /= factors.max(axis=0)
+    return BatchCorrection(np.zeros_like(factors), np.ones_like(factors), factors)
+
+
+def _shrunk_logs(logs: Array, noise: Array) -> Array:
+    """Logarithms (B, d) of the effects of batches, shrunk to zero by their noise (B, d), the same prior for all columns of a batch."""
+    clear = noise < 1.0
+    sums = np.sum(np.where(clear, logs**2 - noise, 0.0), axis=1, keepdims=True)
+    between = np.maximum(sums / np.maximum(clear.sum(axis=1, keepdims=True), 1), 0.0)
+    return np.asarray(logs * between / np.maximum(between + noise, np.finfo(np.float64).tiny))
+
+
+def new_correction(
+    rows: Array, expected: Array, scale: float, *, are_counts: bool = False
+) -> BatchCorrection:
+    """Correction of the rows (m, d) of a new batch with a scale by their offset from the means of their cells, shrunk; none of few rows.
+
+    Means, scale and offset are those of logarithms if the rows are counts: a factor would raise the noise of small ones.
+    """
+    d = rows.shape[1]
+    same = np.ones((1, d)) if are_counts else None
+    if len(rows) < SMALLEST:
+        return BatchCorrection(np.zeros((1, d)), np.ones((1, d)), same)
+    rows = logarithms(rows) if are_counts else rows
+    center = rows.mean(axis=0)
+    residuals = (rows - center) / scale + center - expected
+    exponent = safe_exponent(np.abs(residuals).max(axis=0, initial=0.0))
+    residuals = np.ldexp(residuals, -exponent)
+    variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
+    offset = _shrunk(residuals.mean(axis=0)[None], variances, np.array([1.0 / len(rows)]))
+    offsets = center * (1.0 - scale) + scale * np.ldexp(offset, exponent)
+    return BatchCorrection(offsets, np.full((1, d), 1.0 / scale), same)
+
+
+def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:
+    """Offsets (B, d) times the factor of James and Stein; the noise of a batch is `errors` (B,) times `variances` (d,).
+
+    Columns that vary by no more than rounding keep theirs.
+    """
+    varies = variances > np.finfo(np.float64).eps * np.max(offsets**2, axis=0)
+    squares = np.sum(offsets[:, varies] ** 2 / variances[varies], axis=1)
+    squares = np.maximum(squares, np.finfo(np.float64).tiny)
+    kept = np.maximum(0.0, 1.0 - errors * np.count_nonzero(varies) / squares)
+    return np.where(varies, kept[:, None], 1.0) * offsets
+
+
+def _variances(sums: GroupSums) -> Array:
+    """Variances (B, d) of each batch within its cells."""
+    squares = sums.squares - np.sum(sums.sums**2 / np.maximum(sums.counts, 1.0)[..., None], axis=0)
+    free = np.maximum(1.0, sums.counts.sum(axis=0) - np.count_nonzero(sums.counts, axis=0))
+    return np.asarray(np.maximum(squares, 0.0) / free[:, None])
+
+
+def _log_scales(ratios: Array, free: float) -> Array:
+    """Logarithms (d,) of the scales of a batch from ratios of variances, shrunk to their mean, which columns without variance get."""
+    known = ratios > 1e-12
+    if not known.any():
+        return np.zeros_like(ratios)
+    logarithms = 0.5 * np.log(ratios[known])
+    mean, noise = logarithms.mean(), 0.5 / free
+    between = max(0.0, logarithms.var() - noise)
+    found = np.full_like(ratios, mean)
+    found[known] += (logarithms - mean) * (between / (between + noise))
+    return found
+
+
+def _has_scale(sums: GroupSums, batch: int, variances: Array, own: Array) -> bool:
+    """Whether the means of cells in a batch, by those in others, are more likely scaled as its noise of variances (d,) than not."""
+    n_own, sizes = sums.counts[:, batch], sums.counts.sum(axis=0)
+    n_others = sums.counts.sum(axis=1) - n_own
+    both = (n_own >= SMALLEST) & (n_others >= SMALLEST)
+    if np.count_nonzero(both) < 2:
+        return False
+    n_own, n_others = n_own[both, None], n_others[both, None]
+    first = sums.sums[both, batch] / n_own
+    second = (sums.sums[both].sum(axis=1) - sums.sums[both, batch]) / n_others
+    weights = np.broadcast_to(n_own * n_others / (n_own + n_others), first.shape)
+    first = first - np.average(first, axis=0, weights=weights)
+    second = second - np.average(second, axis=0, weights=weights)
+
+    others = np.average(np.delete(variances, batch, 0), 0, np.delete(sizes, batch))
+    others = np.where(others > 0.0, others, own)
+
+    def loss(scale: Array | float) -> float:  # −2 log of the likelihood
+        variance = own / n_own + scale**2 * others / n_others
+        return float(np.sum((first - scale * second) ** 2 / variance + np.log(variance)))
+
+    return loss(np.sqrt(own / others)) < loss(1.0)
