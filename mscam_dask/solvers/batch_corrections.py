@@ -59,16 +59,16 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
     variances = _variances(sums)
     tiny = np.finfo(np.float64).tiny
     pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
-    logarithms = np.zeros((n_batches, d))
+    log_scales = np.zeros((n_batches, d))
     for batch in range(n_batches):
         free = sizes[batch] - np.count_nonzero(counts[:, batch])
         if free < SMALLEST:
             continue
         found = _log_scales(variances[batch] / pooled, free)
         if _has_scale(sums, batch, variances, pooled * np.exp(2.0 * found)):
-            logarithms[batch] = found
-    logarithms -= (sizes / sizes.sum()) @ logarithms
-    factors = np.exp(-logarithms)
+            log_scales[batch] = found
+    log_scales -= (sizes / sizes.sum()) @ log_scales
+    factors = np.exp(-log_scales)
     scaled = GroupSums(counts, sums.sums * factors, sums.squares * factors**2, sums.center)
     means, offsets = two_way(counts, scaled.sums)
     variances = _variances(scaled)
