@@ -205,7 +205,8 @@ def test_batches_from_the_file_to_new_samples(
         for name in ("rna", "protein")
     }
     if are_counts:
-        views = {name: rng.poisson(np.exp(1.0 + 0.3 * rows)) for name, rows in views.items()}
+        for rows in views.values():
+            rows[:] = rng.poisson(np.exp(1.0 + 0.3 * rows))
     old = batch < 2
     np.savez("old.npz", rna=views["rna"][old], protein=views["protein"][old])
     np.savez("new.npz", rna=views["rna"][~old], protein=views["protein"][~old])

@@ -147,7 +147,7 @@ def test_one_zarr_array_is_one_view(tmp_path: Path, zarr_format: Any) -> None:
 def test_a_store_of_anndata_is_refused_because_its_names_of_samples_are_not_read(
     tmp_path: Path,
 ) -> None:
-    zarr.save_group(str(tmp_path / "a.zarr"), X=COLOUR)
-    zarr.open(tmp_path / "a.zarr").attrs["encoding-type"] = "anndata"
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", attributes={"encoding-type": "anndata"})
+    group.create_array("X", data=COLOUR)
     with raises(DataError, "a.zarr", "anndata", "write_h5ad"):
         read(tmp_path / "a.zarr")
