@@ -19,6 +19,7 @@ from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._fitted import FittedMixin
 from mscam_dask.estimators._resources import executor_for, map_views
+from mscam_dask.estimators._sample_values import sample_values
 from mscam_dask.linalg.distances import sums_by_group
 from mscam_dask.solvers.partition_score import (
     explained_share,
@@ -95,6 +96,34 @@ class ClusterSpaceMixin(
         for view, effects in zip(views, found, strict=True):
             rows.extend(_strongest(view, effects, names, top))
         return pd.DataFrame(rows, columns=["view", "cluster", "feature", "column", *_STATISTICS])
+
+    def cluster_batches(self, batches: ArrayLike) -> pd.DataFrame:
+        """Count the samples of each batch in each cluster.
+
+        Parameters
+        ----------
+        batches : (n_samples,) array or Series
+            Batch of each training sample, or any other column, such as the site or day of a measurement; it
+            need not have been given to `fit`.
+
+        Returns
+        -------
+        counts : DataFrame (n_clusters, n_batches)
+            The index has the clusters, the columns have the batches; samples without one are in a column NaN.
+
+        Raises
+        ------
+        DataError
+            The number of values is not that of the samples.
+        """
+        import pandas as pd
+
+        check_is_fitted(self)
+        values = sample_values(batches, "batches", None, self._training)
+        counts = pd.crosstab(
+            pd.Series(self.labels_, name="cluster"), pd.Series(values, name="batch"), dropna=False
+        )
+        return counts.reindex(self.cluster_names_, fill_value=0)
 
     def transform(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.float64]:
         """Return the distances of samples to the centers of the clusters.

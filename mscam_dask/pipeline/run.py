@@ -495,7 +495,7 @@ def drift_notes(drift: run_record.DriftRecord | None) -> tuple[str, ...]:
 
 def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> run_record.BatchesEntry:
     """Return the entry of the batches (n,) of a fit in run.json."""
-    counts, shares = pd.crosstab(estimator.labels_, batches), estimator.batch_shares_
+    counts, shares = estimator.cluster_batches(batches), estimator.batch_shares_
     return run_record.BatchesEntry(
         names=tuple(map(str, counts.columns)),
         counts=tuple(map(tuple, counts.to_numpy().tolist())),

@@ -196,7 +196,13 @@ def test_batches_are_matched_by_id_and_named_in_obs() -> None:
     assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=numbered).labels_)
     for other in (series.rename({"p07": "p7"}).iloc[order], series.add_prefix("other ")):
         with pytest.raises(DataError, match="sample ids"):
-            MSCAM(4).fit(frames, batches=other)
+            model.cluster_batches(other)
+    counts = model.cluster_batches(series.iloc[order])
+    assert counts.to_numpy().sum() == 60
+    expected = [np.sum((model.labels_ == 1) & (batches == batch)) for batch in ("A", "B")]
+    assert counts.loc[1].tolist() == expected
+    unknown = series.mask(series.index == "p07")
+    assert model.cluster_batches(unknown).to_numpy().sum() == 60
     data = anndata_of(views["shape"], ids)
     data.obsm["rna"] = views["rna"]
     data.obs["batch"] = pd.Categorical(batches)
