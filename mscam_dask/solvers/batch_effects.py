@@ -215,12 +215,17 @@ def batch_cells(
     n_known = max(1, int(np.count_nonzero(~absent)))
     variance = max(min(fit.squares for fit in fits) / n_known, float(np.finfo(np.float64).tiny))
     n_offsets = int(np.count_nonzero(sizes)) - 1
-    losses: list[float] = []
+    # scores vary within cells by different amounts: each counts by its own
+    least = min(fits, key=lambda fit: fit.squares)
+    noise = np.mean(_residuals(least, filled, absent, batches) ** 2, axis=0)
+    noise = np.sqrt(np.maximum(noise, np.finfo(np.float64).eps * variance))
+    rows, losses = filled / noise, []
     for fit in fits:
-        loss = fit.squares / variance + _price_of_fit(fit, filled, batches, price)
+        white = _squares_fit(rows, absent, fit.cells, batches, fit.offsets / noise)
+        loss = white.squares + _price_of_fit(white, rows, batches, price)
         if fit.offsets.any():
             # an offset can always put one cell on another, and the cell that this spares cuts another one
-            loss += _worth_of_cuts(fit, filled, batches, n_offsets) / variance + _LIKELY
+            loss += _worth_of_cuts(white, rows, batches, n_offsets) + _LIKELY
         losses.append(loss)
     best = fits[int(np.argmin(losses))]
     likely = [fit for fit, loss in zip(fits, losses, strict=True) if loss < min(losses) + _LIKELY]

@@ -167,6 +167,20 @@ def test_factors_leave_no_other_cluster_in_a_batch() -> None:
     assert adjusted_rand_score(labels, model.labels_) == 1.0
 
 
+def test_effects_on_rare_terms_of_texts_are_removed() -> None:
+    """The scores of topics vary far more than those of batches, whose noise is that of rare terms."""
+    rng = np.random.default_rng(11)
+    labels, codes = rng.integers(4, size=500), rng.integers(3, size=500)
+    views = []
+    for d in (1000, 800):
+        topics, all_terms = rng.dirichlet(np.full(d, 0.05), 4), rng.dirichlet(np.full(d, 0.1))
+        mixtures = 0.35 * np.eye(4)[labels] + 0.15 * rng.dirichlet(np.full(4, 0.3), 500)
+        shares = mixtures @ topics + 0.5 * all_terms
+        views.append(rng.poisson(100 * shares * np.exp(0.7 * rng.normal(size=(3, d)))[codes]))
+    model = MSCAM(4, n_jobs=1).fit(views, batches=codes)
+    assert adjusted_rand_score(labels, model.labels_) > 0.98
+
+
 def test_columns_may_be_constant_in_each_batch() -> None:
     views, labels, batches = draw(BALANCED)
     views["rna"][:, ::4] = np.where(batches == "A", 0.1, 7.3)[:, None]
