@@ -158,23 +158,22 @@ def correction_of_view(
     """Correction of a view, None without effects; its encoder of scores, the mean rows of its cells, and the shares of batches among neighbors."""
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
     rows, n_cells, has_effects = _rows_of(view)[1], len(cells.means), bool(cells.offsets.any())
-    if scored.encoder.is_log:
-        exponent = safe_exponent(rows.max(axis=0, initial=0.0))
-        divided, center = np.ldexp(rows, -exponent), np.zeros_like(scored.means)
-        sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
+    are_counts, exponent, center = scored.encoder.is_log, scored.exponent, scored.means
+    if are_counts:
+        exponent, center = safe_exponent(rows.max(axis=0, initial=0.0)), np.zeros_like(center)
+    divided = np.ldexp(rows, -exponent)
+    sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
+    if are_counts:
         correction = batch_corrections.count_correction(sums, np.ldexp(1.0, -exponent))
         means = batch_effects.group_means(correction.of_rows(rows, own), of_cells, n_cells)
     else:
-        exponent = scored.exponent
-        divided, center = np.ldexp(rows, -exponent), scored.means
-        sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
         found, means = batch_corrections.view_correction(sums)
         means = np.ldexp(means, exponent)
         correction = dataclasses.replace(found, offsets=np.ldexp(found.offsets, exponent))
         has_effects |= scored.scaled and bool((correction.factors != 1.0).any())
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows, own, of_cells = rows[some], own[some], of_cells[some]
-    given = logarithms(rows) if scored.encoder.is_log else rows
+    given = logarithms(rows) if are_counts else rows
     before = after = batch_effects.same_batch_share(given, own)
     if has_effects:
         after = batch_effects.same_batch_share(correction.of_rows(rows, own), own)

@@ -104,7 +104,7 @@ def precompute_views(
 ) -> PrecomputedViews:
     """Read every view and compute its SVD for each scaling; of large data, those of a sample.
 
-    `svds` has those that are known, and then all. Only `distinct` samples are compared if they are given.
+    SVDs that are in `svds` are not computed again; the others are added to it. Only `distinct` samples are compared if they are given.
     """
     n = data.n_samples
     if n > exact_samples:

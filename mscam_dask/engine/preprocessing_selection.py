@@ -69,11 +69,11 @@ def select_view_settings(
     k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
     some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
     n_coarse = max(k, len(some) // n_clusters)
+    are_all = len(rows) == data.n_samples
+    views = data.views if are_all else [sampled_view(source, rows) for source in data.views]
     searched = [
-        _neighbors_of_view(stage, source, options, svds, k, some, n_coarse)
-        if len(rows) == data.n_samples
-        else _neighbors_of_view(stage, sampled_view(source, rows), options, {}, k, some, n_coarse)
-        for source in data.views
+        _neighbors_of_view(stage, source, options, svds if are_all else {}, k, some, n_coarse)
+        for source in views
     ]
     neighbors, coarse = zip(*searched, strict=True)
     alphas = sorted({option.alpha for option in options})

@@ -92,7 +92,7 @@ def svd_or_error(
 
 
 SVDs = dict[tuple[str, Scale], Handle]
-"""SVDs of all directions of the views of a fit, by name and scaling."""
+"""SVDs of the views of a fit, by name and scaling."""
 
 
 def svd_once(

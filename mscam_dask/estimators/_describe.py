@@ -61,10 +61,11 @@ class ClusterSpaceMixin(
             A row for each feature, by view, cluster and decreasing absolute effect: ``view``, ``cluster``
             as in `labels_`, ``feature``, its name, or its position where the view has no names,
             ``column``, its position, ``mean`` in the cluster and ``mean_of_rest`` of all other
-            samples (of values as they were clustered, with batches corrected ones), ``share`` and ``share_of_rest`` of values other than 0, and ``effect``, the
-            difference of the means over the pooled standard deviation (Cohen's d). Features without
-            an effect are left out, views of distances and kernels have no features, and excluded
-            views are not read.
+            samples, ``share`` and ``share_of_rest`` of values other than 0, and ``effect``, the
+            difference of the means over the pooled standard deviation (Cohen's d). The values are
+            those that were clustered: with batches the corrected ones, of counts their logarithms.
+            Features without an effect are left out, views of distances and kernels have no
+            features, and excluded views are not read.
 
         Raises
         ------

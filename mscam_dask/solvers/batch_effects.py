@@ -159,14 +159,14 @@ def vary_as_counts(rows: Array, batches: Labels, n_batches: int) -> bool:
     if rows.min(initial=0.0) < 0.0:
         return False
     exponent = safe_exponent(rows.max(axis=0, initial=0.0))
-    logs, gain = np.log1p(rows), -2.0 * np.log1p(rows).mean(axis=0)
-    variances = []
+    logs, variances = np.log1p(rows), []
     for values in (np.ldexp(rows, -exponent), logs):
         means = group_means(values, batches, n_batches)
         variances.append(np.mean((values - means[batches]) ** 2, axis=0))
     varies = (variances[0] > 0.0) & (variances[1] > 0.0)
     raw, log = (np.log(one[varies]) for one in variances)
-    gain = gain[varies] + raw - log + 2.0 * np.log(2.0) * exponent[varies]
+    # twice the gain in mean log likelihood: variances, derivative of log(1 + x), divisor of the rows
+    gain = raw - log - 2.0 * logs.mean(axis=0)[varies] + 2.0 * np.log(2.0) * exponent[varies]
     return float(gain.sum()) > 0.0
 
 

@@ -40,19 +40,8 @@ READERS: dict[str, _Reader] = {
 # Suffixes of other files that are never read as tables of text.
 _NOT_TEXT = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".ods", ".h5", ".hdf5"),
-    *(
-        ".loom",
-        ".mtx",
-        ".arff",
-        ".zip",
-        ".zst",
-        ".7z",
-        ".tar",
-        ".tgz",
-        ".svm",
-        ".libsvm",
-        ".svmlight",
-    ),
+    *(".zip", ".zst", ".7z", ".tar", ".tgz"),
+    *(".loom", ".mtx", ".arff", ".svm", ".libsvm", ".svmlight"),
     *(".json", ".jsonl", ".xml", ".html", ".vcf", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
 

@@ -10,7 +10,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -127,13 +126,29 @@ class RowsOf(RowSource):
 
     source: RowSource
 
-    if not TYPE_CHECKING:  # which knows them from RowSource
-        name = property(attrgetter("source.name"))
-        view_type = property(attrgetter("source.view_type"))
-        shape = property(attrgetter("source.shape"))
-        dtype = property(attrgetter("source.dtype"))
-        is_in_memory = property(attrgetter("source.is_in_memory"))
-        feature_names = property(attrgetter("source.feature_names"))
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def view_type(self) -> ViewType:
+        return self.source.view_type
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def is_in_memory(self) -> bool:
+        return self.source.is_in_memory
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return self.source.feature_names
 
 
 @dataclass(frozen=True, eq=False)
