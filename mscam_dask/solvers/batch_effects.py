@@ -217,7 +217,8 @@ def batch_cells(
     n_offsets = int(np.count_nonzero(sizes)) - 1
     # scores vary within cells by different amounts: each counts by its own
     least = min(fits, key=lambda fit: fit.squares)
-    noise = np.mean(_residuals(least, filled, absent, batches) ** 2, axis=0)
+    noise = np.sum(_residuals(least, filled, absent, batches) ** 2, axis=0)
+    noise /= np.maximum(np.count_nonzero(~absent, axis=0), 1)
     noise = np.sqrt(np.maximum(noise, np.finfo(np.float64).eps * variance))
     rows, losses = filled / noise, []
     for fit in fits:

@@ -88,6 +88,13 @@ def test_views_without_effects_are_not_changed() -> None:
     assert model.cross_view_information_ == plain.cross_view_information_
 
 
+def test_a_view_of_few_samples_without_effects_is_not_changed() -> None:
+    views, _, batches = draw(BALANCED, seed=1, offset=0.0)
+    views["rna"][np.arange(N) % 8 > 0] = np.nan
+    model = MSCAM(4).fit(views, batches=batches)
+    assert all(shares.before == shares.after for shares in model.batch_shares_.values())
+
+
 def test_clusters_that_are_each_in_one_batch_stay() -> None:
     for offset in (0.0, 6.0):
         views, labels, batches = draw([[1.0, 0.0], [0.0, 1.0]] * 2, offset=offset)
