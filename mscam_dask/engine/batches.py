@@ -36,7 +36,9 @@ class BatchEffects:
     encoders: dict[str, Encoder]  # of the rows of each of these views to their scores
     score_means: NDArray[np.float64]  # (K, q) mean scores of the cells, all views side by side
     score_variances: NDArray[np.float64]  # (V,) of the scores within cells
-    row_means: dict[str, NDArray[np.float64]]  # (K, d) corrected, by view
+    row_means: dict[
+        str, NDArray[np.float64]
+    ]  # (K, d) of corrected rows, by view; of counts their logarithms
     shares: dict[str, BatchShares]
     matched: bool = True  # as in `BatchCells`; of a loaded fit, its assessment says it
 
@@ -165,7 +167,8 @@ def correction_of_view(
     sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
     if are_counts:
         correction = batch_corrections.count_correction(sums, np.ldexp(1.0, -exponent))
-        means = batch_effects.group_means(correction.of_rows(rows, own), of_cells, n_cells)
+        logs = logarithms(correction.of_rows(rows, own))
+        means = batch_effects.group_means(logs, of_cells, n_cells)
     else:
         found, means = batch_corrections.view_correction(sums)
         means = np.ldexp(means, exponent)
@@ -173,8 +176,7 @@ def correction_of_view(
         has_effects |= scored.scaled and bool((correction.factors != 1.0).any())
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows, own, of_cells = rows[some], own[some], of_cells[some]
-    given = logarithms(rows) if are_counts else rows
-    before = after = batch_effects.same_batch_share(given, own)
+    before = after = batch_effects.same_batch_share(rows, own)
     if has_effects:
         after = batch_effects.same_batch_share(correction.of_rows(rows, own), own)
     shares = BatchShares(before, after, batch_effects.expected_share(of_cells, own))
@@ -203,11 +205,10 @@ def corrections_of_new_batch(
     )
     scale_of = dict(zip(effects.encoders, scales.tolist(), strict=True))
     return {
-        name: batch_corrections.new_correction(
-            rows,
-            effects.row_means[name][cells[here]],
-            scale_of[name],
-            are_counts=effects.encoders[name].is_log,
+        name: batch_corrections.new_count_correction(rows, effects.row_means[name][cells[here]])
+        if effects.encoders[name].is_log
+        else batch_corrections.new_correction(
+            rows, effects.row_means[name][cells[here]], scale_of[name]
         )
         for name, (here, rows) in rows_of.items()
     }

@@ -62,10 +62,9 @@ class ClusterSpaceMixin(
             as in `labels_`, ``feature``, its name, or its position where the view has no names,
             ``column``, its position, ``mean`` in the cluster and ``mean_of_rest`` of all other
             samples, ``share`` and ``share_of_rest`` of values other than 0, and ``effect``, the
-            difference of the means over the pooled standard deviation (Cohen's d). The values are
-            those that were clustered: with batches the corrected ones, of counts their logarithms.
-            Features without an effect are left out, views of distances and kernels have no
-            features, and excluded views are not read.
+            difference of the means over the pooled standard deviation (Cohen's d). With
+            batches the values are the corrected ones. Features without an effect are left out,
+            views of distances and kernels have no features, and excluded views are not read.
 
         Raises
         ------

@@ -247,7 +247,10 @@ class FittedBatches:
             self._of_batch(new, np.flatnonzero(codes == i), name) for i, name in enumerate(names)
         ]
         corrections = {
-            view.name: BatchCorrection.stacked([part[view.name] for part in parts])
+            view.name: BatchCorrection(
+                np.vstack([part[view.name].offsets for part in parts]),
+                np.vstack([part[view.name].factors for part in parts]),
+            )
             for view in new.views
             if view.name in fitted
         }
@@ -269,7 +272,9 @@ class FittedBatches:
                 stacklevel=5,
             )
         return {
-            view: one.of_batch(row[0]) if row else one.without_effects()
+            view: BatchCorrection(one.offsets[row], one.factors[row])
+            if row
+            else BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
             for view, one in self.effects.corrections.items()
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -191,34 +191,11 @@ def logarithms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class BatchCorrection:
-    """Corrected rows of one view: (x − offsets[b]) · factors[b]; of counts with log(1 + count_factors[b] · x) in place of x."""
+    """Corrected rows of one view: (x − offsets[b]) · factors[b]."""
 
     offsets: NDArray[np.float64]  # (B, d)
     factors: NDArray[np.float64]  # (B, d)
-    count_factors: NDArray[np.float64] | None = None  # (B, d)
 
     def of_rows(self, rows: NDArray[np.float64], batches: NDArray[np.int64]) -> NDArray[np.float64]:
         """Corrected rows (m, d) of batches (m,)."""
-        if self.count_factors is not None:
-            rows = logarithms(rows * self.count_factors[batches])
         return np.asarray((rows - self.offsets[batches]) * self.factors[batches])
-
-    def of_batch(self, batch: int) -> BatchCorrection:
-        """Correction of one batch."""
-        counts = None if self.count_factors is None else self.count_factors[[batch]]
-        return BatchCorrection(self.offsets[[batch]], self.factors[[batch]], counts)
-
-    def without_effects(self) -> BatchCorrection:
-        """Correction of one batch without effects."""
-        none, same = np.zeros_like(self.offsets[:1]), np.ones_like(self.factors[:1])
-        return BatchCorrection(none, same, None if self.count_factors is None else same)
-
-    @classmethod
-    def stacked(cls, parts: Sequence[BatchCorrection]) -> BatchCorrection:
-        """Correction of the batches of several ones, all of counts or none."""
-        counts = [part.count_factors for part in parts if part.count_factors is not None]
-        return cls(
-            np.vstack([part.offsets for part in parts]),
-            np.vstack([part.factors for part in parts]),
-            np.vstack(counts) if counts else None,
-        )

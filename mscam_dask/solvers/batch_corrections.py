@@ -98,7 +98,7 @@ def count_correction(sums: GroupSums, one: Array) -> BatchCorrection:
     noise = sizes[:, None] * _variances(sums) / np.maximum(of_batches, one) ** 2
     factors = np.exp(-_shrunk_logs(logs, noise))
     factors /= factors.max(axis=0)
-    return BatchCorrection(np.zeros_like(factors), np.ones_like(factors), factors)
+    return BatchCorrection(np.zeros_like(factors), factors)
 
 
 def _shrunk_logs(logs: Array, noise: Array) -> Array:
@@ -109,18 +109,11 @@ def _shrunk_logs(logs: Array, noise: Array) -> Array:
     return np.asarray(logs * between / np.maximum(between + noise, np.finfo(np.float64).tiny))
 
 
-def new_correction(
-    rows: Array, expected: Array, scale: float, *, are_counts: bool = False
-) -> BatchCorrection:
-    """Correction of the rows (m, d) of a new batch with a scale by their offset from the means of their cells, shrunk; none of few rows.
-
-    Means, scale and offset are those of logarithms if the rows are counts: a factor would raise the noise of small ones.
-    """
+def new_correction(rows: Array, expected: Array, scale: float) -> BatchCorrection:
+    """Correction of the rows (m, d) of a new batch with a scale by their offset from the means of their cells, shrunk; none of few rows."""
     d = rows.shape[1]
-    same = np.ones((1, d)) if are_counts else None
     if len(rows) < SMALLEST:
-        return BatchCorrection(np.zeros((1, d)), np.ones((1, d)), same)
-    rows = logarithms(rows) if are_counts else rows
+        return BatchCorrection(np.zeros((1, d)), np.ones((1, d)))
     center = rows.mean(axis=0)
     residuals = (rows - center) / scale + center - expected
     exponent = safe_exponent(np.abs(residuals).max(axis=0, initial=0.0))
@@ -128,7 +121,16 @@ def new_correction(
     variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
     offset = _shrunk(residuals.mean(axis=0)[None], variances, np.array([1.0 / len(rows)]))
     offsets = center * (1.0 - scale) + scale * np.ldexp(offset, exponent)
-    return BatchCorrection(offsets, np.full((1, d), 1.0 / scale), same)
+    return BatchCorrection(offsets, np.full((1, d), 1.0 / scale))
+
+
+def new_count_correction(rows: Array, expected: Array) -> BatchCorrection:
+    """Correction of the counts (m, d) of a new batch, given the mean logarithms (m, d) of their cells.
+
+    An offset o of log(1 + x) is a factor of 1 + x: it raises the noise of small counts less than a factor of x.
+    """
+    offset = new_correction(logarithms(rows), expected, 1.0).offsets
+    return BatchCorrection(np.expm1(offset), np.exp(-offset))
 
 
 def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:
