@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 import threading
@@ -11,15 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import psutil
 import pytest
 
-from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
+from mscam_dask.benchmark.datasets import MixtureData, StoredData
 from mscam_dask.benchmark.results import SCORES, Limits
 from mscam_dask.benchmark.trial import Trial, fit_trial, run_trial, run_trials, server_of_thread
 from mscam_dask.data.store.dataset import write_store
-from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import NoWorkersError, TemporaryFailure
@@ -219,20 +216,6 @@ def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> 
     write_store(three_subspaces(seed=1), trial.data.path, overwrite=True)
     with pytest.raises(TemporaryFailure):
         fit_trial(trial)
-
-
-def test_the_seed_shuffles_views_and_labels_alike_and_pairwise_views_in_both_axes() -> None:
-    points, labels = np.arange(7.0), np.arange(7) % 3
-    distances = np.abs(points[:, None] - points)
-    part = np.where(points > 4, np.nan, points)[:, None]
-    kinds = ["distance", "features", "features"]
-    data = as_multi_view([distances, points[:, None], part], view_type=kinds)
-    moved = shuffled_data(dataclasses.replace(data, labels=labels), 3)
-    order = moved.views[1].read(0, 7).ravel()
-    assert sorted(order) == list(range(7)) != list(order)
-    np.testing.assert_array_equal(moved.views[0].read(0, 7), np.abs(order[:, None] - order))
-    np.testing.assert_array_equal(moved.views[2].read(0, 5).ravel(), order[order <= 4])
-    np.testing.assert_array_equal(moved.labels, order.astype(int) % 3)
 
 
 @pytest.mark.timeout(30)  # what this would catch is a wait without an end

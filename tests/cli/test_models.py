@@ -159,7 +159,6 @@ def test_the_index_page_links_reports_and_loads_nothing(three_runs: Path, call: 
     for run in ("one", "two", "three"):
         assert run in page
     agreement = compare_runs(list_runs(three_runs)[0]).agreement[0][1]
-    assert agreement is not None
     assert f"{agreement:.3f}" in page
     (three_runs / "directory").mkdir()
     assert call("runs", "runs", "--html", "runs/directory").exit_code == 3

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -81,11 +80,6 @@ def bucket(server: str, environment: pytest.MonkeyPatch) -> Iterator[Any]:
 def keys(client: Any) -> list[str]:
     """Names of the objects in the bucket."""
     return [item["Key"] for item in client.list_objects_v2(Bucket="bucket").get("Contents", [])]
-
-
-def dask_array(values: NDArray[Any], chunks: Any) -> Any:
-    """Return `dask.array.from_array`, which has no types."""
-    return da.from_array(values, chunks=chunks)
 
 
 def real_dtypes() -> st.SearchStrategy[np.dtype[Any]]:

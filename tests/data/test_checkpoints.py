@@ -58,7 +58,6 @@ def root_of(directory: Path, number: int) -> Path:
 
 
 def assert_same(found: Checkpoint | None, expected: Checkpoint) -> None:
-    assert found is not None
     assert found.arrays.keys() == expected.arrays.keys()
     for name, values in expected.arrays.items():
         assert found.arrays[name].dtype == values.dtype

@@ -38,7 +38,6 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def rows_by_id(data: MultiViewData) -> dict[str, dict[str, list[float]]]:
-    assert data.sample_ids is not None
     found: dict[str, dict[str, list[float]]] = {}
     for column, view in enumerate(data.views):
         own = np.array(data.sample_ids)[data.presence[:, column]]
@@ -98,7 +97,6 @@ def test_growth_without_labels_and_without_a_view(tmp_path: Path) -> None:
     data = verify_store(store)
     assert (report.n_samples, report.n_classes) == (6, 2)
     assert data.sample_ids == (*A, *batch)
-    assert data.labels is not None
     assert data.labels.tolist() == [3, 4, 3, 4, -1, -1]
     assert_array_equal(data.presence[:, 0], [1, 1, 1, 1, 0, 0])
     assert data.presence[:, 1].all()

@@ -100,8 +100,6 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     assert data.sample_ids == ("a", "b", "c")
     np.testing.assert_array_equal(stored(report)["colour"], [[1, 10], [2, 20], [3, 30]])
     np.testing.assert_array_equal(stored(report)["shape"], [[100], [200], [300]])
-    assert data.labels is not None
-    assert data.label_names is not None
     assert [data.label_names[label] for label in data.labels] == ["x", "y", "z"]
     *_, note = [note for note in report.notes if re.match(quotes(first, second), note)]
     assert numbers_in(note.replace(str(tmp_path), "")) == [3, 3]

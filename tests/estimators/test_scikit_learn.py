@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import dask.array as da
 import joblib
 import numpy as np
 import pandas as pd
@@ -26,7 +27,6 @@ from mscam_dask.errors import DataError
 from mscam_dask.estimators._inputs import views_to_fit
 from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from tests.clusters import local_client
-from tests.data.conftest import dask_array
 from tests.estimators.small import quick
 from tests.messages import raises
 from tests.snapshots import Memory
@@ -149,7 +149,7 @@ def test_one_table_is_read_as_a_view_of_a_list() -> None:
     points = rng.normal(size=(30, 3))
     frame = pd.DataFrame(points, 1000 + rng.permutation(30), [*"abc"])
     masked = np.ma.masked_less(points, -1)
-    hidden = dask_array(points, (10, 3)).map_blocks(np.ma.masked_less, -1)
+    hidden = da.from_array(points, chunks=(10, 3)).map_blocks(np.ma.masked_less, -1)
     text = frame.assign(id=[f"{row:03d}" for row in range(30)])
 
     class Tensor:

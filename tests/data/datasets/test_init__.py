@@ -35,7 +35,6 @@ def test_digits_are_the_bundled_images_in_five_families() -> None:
     data = digits_views()
     assert data.view_names == FAMILY_NAMES
     assert [view.shape for view in data.views] == [(1797, d) for d in (64, 64, 40, 72, 25)]
-    assert data.labels is not None
     assert data.labels.tolist() == load_digits().target.tolist()
     assert data.label_names == tuple("0123456789")
     np.testing.assert_array_equal(data.views[0].read(0, 1797) * 16, load_digits().data)
@@ -63,7 +62,6 @@ def test_clusters_are_flat_alike_in_every_view_and_of_equal_size(
         subspace_dim=subspace_dim,
         noise=0.0,
     )
-    assert data.labels is not None
     assert np.ptp(np.bincount(data.labels, minlength=n_clusters)) <= 1
     for cluster in range(n_clusters):
         members = data.labels == cluster
@@ -81,7 +79,6 @@ def test_separation_is_the_length_of_the_offsets_and_noise_adds_to_every_column(
     quiet: dict[str, Any] = {"subspace_dim": 1, "separation": 50.0}
     data = subspace_mixture(4000, 2, (6,), rng=np.random.default_rng(0), noise=0.5, **quiet)
     rows = data.views[0].read(0, 4000)
-    assert data.labels is not None
     for cluster in range(2):
         members = rows[data.labels == cluster]
         assert np.linalg.norm(members.mean(axis=0)) == pytest.approx(50, abs=0.2)
@@ -183,7 +180,6 @@ def rows(data: MultiViewData) -> list[np.ndarray]:
 
 def test_each_cluster_has_the_mean_and_the_covariance_of_the_mixture() -> None:
     data = corrupted_mixture(100_000, rng=np.random.default_rng(3), within_variance=1.5)
-    assert data.labels is not None
     for view, (means, covariances) in zip(rows(data), MIXTURE, strict=True):
         for cluster in (0, 1):
             members = view[data.labels == cluster]

@@ -1,14 +1,12 @@
 """Generated files of every dialect, layout and spelling of ids: their values, or a typed error.
 
-Each seed writes two files of known tables. pandas, which is told the dialect, reads the same values; the
-reader of this package, which is told less, may refuse what its doubts say, and nothing else.
+Each seed writes two files of known tables. The reader may refuse what its doubts say, and nothing else.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
-import io
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,12 @@ from mscam_dask.data.readers.base import Source
 from tests.data.known_tables import outcome
 
 FEW, MANY, BATCH = 100, 2250, 50
+
+QUOTING: dict[str, Any] = {
+    "none": csv.QUOTE_MINIMAL,
+    "texts": csv.QUOTE_NONNUMERIC,
+    "all": csv.QUOTE_ALL,
+}
 
 MISSING = ("", "NA", "nan", "NULL", "#N/A")
 
@@ -79,15 +83,17 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
     header = str(
         rng.choice(["names", "names", "no header", "header one short", "leading empty cell"])
     )
-    quoting = str(rng.choice(["none", "none", "ids", "all"]))
+    quoting = str(rng.choice(["none", "none", "texts", "all"]))
     on_columns = bool(rng.random() < 0.15) and ids != "no ids"
     if ids == "no ids" and header not in ("names", "no header"):
         header = "names"
     if on_columns and header == "no header":
         header = "names"
     missing = str(rng.choice(MISSING))
-    if missing == "" and delimiter == " " and quoting != "all":
-        missing = "NA"
+    has_empty_cells = delimiter != " " or quoting != "none"
+    if not has_empty_cells:
+        missing = missing or "NA"
+        header = "header one short" if header == "leading empty cell" else header
     comma = delimiter != "," and rng.random() < (0.6 if delimiter == ";" else 0.15)
     return Dialect(
         delimiter=delimiter,
@@ -102,6 +108,7 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
         missing=missing,
         on_columns=on_columns,
         numbers_rows=header == "names"
+        and has_empty_cells
         and not on_columns
         and ids != "no ids"
         and rng.random() < 0.2,
@@ -132,45 +139,31 @@ def drawn_table(rng: np.random.Generator, ids: list[str] | None, n: int, prefix:
     return pd.DataFrame(values, index=ids, columns=names)
 
 
-def text_of(value: float, dialect: Dialect) -> str:
-    if np.isnan(value):
-        return dialect.missing
-    text = str(int(value)) if value.is_integer() else repr(value)
-    return text.replace(".", dialect.decimal)
-
-
-def lines_of(
-    table: pd.DataFrame, dialect: Dialect, id_header: str, labels: list[str] | None
-) -> list[str]:
-    """The lines of a file; `table` is as it stands in it."""
-    blank = dialect.delimiter == " "
-
-    def quoted(text: str, kind: str) -> str:
-        must = blank and (" " in text or not text)
-        return f'"{text}"' if must or dialect.quoting in ("all", kind) else text
-
-    has_ids = not pd.api.types.is_integer_dtype(table.index.dtype)
-    names = [quoted(str(name), "ids") for name in table.columns]
-    rows = [
-        [quoted(text_of(float(value), dialect), "cells") for value in row]
-        for row in table.to_numpy()
-    ]
+def text_of(table: pd.DataFrame, dialect: Dialect, id_header: str, labels: list[str] | None) -> str:
+    """Text of a file as pandas writes it; `table` is as it stands in it."""
+    has_ids = not isinstance(table.index, pd.RangeIndex)
+    counts = [name for name, values in table.items() if (values.dropna() % 1 == 0).all()]
+    frame = table.astype(dict.fromkeys(counts, "Int64"))  # without a decimal point
     if labels is not None:
-        names.append(quoted("class", "ids"))
-        rows = [[*row, quoted(label, "ids")] for row, label in zip(rows, labels, strict=True)]
-    if has_ids:
-        rows = [[quoted(item, "ids"), *row] for item, row in zip(table.index, rows, strict=True)]
-        lead = {"names": [quoted(id_header, "ids")], "leading empty cell": [quoted("", "ids")]}
-        names = [*lead.get(dialect.header, []), *names]
+        frame["class"] = labels
+    heading = {"leading empty cell": "", "header one short": False}.get(dialect.header, id_header)
     if dialect.numbers_rows:  # of a frame that was shuffled
-        names.insert(0, '""' if blank else "")
-        order = np.random.default_rng(len(rows)).permutation(len(rows))
-        rows = [[str(number), *row] for number, row in zip(order, rows, strict=True)]
-    if dialect.header != "no header":
-        rows.insert(0, names)
+        order = np.random.default_rng(len(frame)).permutation(len(frame))
+        frame, heading = frame.reset_index(names=id_header).set_axis(order), ""
+    text: str = frame.to_csv(
+        sep=dialect.delimiter,
+        decimal=dialect.decimal,
+        quoting=QUOTING[dialect.quoting],
+        header=dialect.header != "no header",
+        index=has_ids,
+        index_label=heading,
+        na_rep=dialect.missing,
+        lineterminator="\n",
+    )
     mark = dialect.delimiter
-    comments = [f"# made by a program{mark} version 2", f"#{mark}2024-01-01"][: dialect.comments]
-    return [*comments, *(mark.join(row) for row in rows)]
+    comments = [f"# made by a program{mark} version 2\n", f"#{mark}2024-01-01\n"]
+    text = "".join(comments[: dialect.comments]) + text
+    return (text if dialect.ends else text[:-1]).replace("\n", dialect.line_end)
 
 
 def written(
@@ -184,11 +177,9 @@ def written(
     labels: list[str] | None = None,
     known: pd.DataFrame | None = None,
 ) -> tuple[Source, pd.DataFrame]:
-    """A file and what it holds, which pandas reads from it when it is told the dialect."""
-    stands = table.T if dialect.on_columns else table
-    lines = lines_of(stands, dialect, id_header, labels)
-    content = dialect.line_end.join(lines) + (dialect.line_end if dialect.ends else "")
-    encoded = content.encode("utf-8-sig" if dialect.bom else "utf-8")
+    """A file and what it holds."""
+    text = text_of(table.T if dialect.on_columns else table, dialect, id_header, labels)
+    encoded = text.encode("utf-8-sig" if dialect.bom else "utf-8")
     suffix = str(rng.choice(SUFFIXES[dialect.delimiter]))
     packed = dialect.packed and suffix in (".csv", ".tsv", ".txt")
     file = folder / f"{name}{suffix}{'.gz' if packed else ''}"
@@ -196,41 +187,12 @@ def written(
     known = table if known is None else known
     if dialect.header == "no header" and not dialect.on_columns:
         known = known.set_axis(pd.RangeIndex(known.shape[1]), axis=1)
-    check_with_pandas(encoded, stands, dialect, has_labels=labels is not None)
     options: dict[str, Any] = {}
     if dialect.on_columns:
         options["samples_in"] = "columns"
     if dialect.decimal == "," and dialect.delimiter != ";":
         options["decimal"] = ","
     return Source(file, **options), known
-
-
-def check_with_pandas(
-    content: bytes, stands: pd.DataFrame, dialect: Dialect, *, has_labels: bool
-) -> None:
-    has_ids = not pd.api.types.is_integer_dtype(stands.index.dtype)
-    names = [*(["the ids"] if has_ids else []), *map(str, stands.columns)]
-    if dialect.numbers_rows:
-        names.insert(0, "the numbers")
-    n_above = dialect.comments + (dialect.header != "no header")
-    with warnings.catch_warnings():  # from pandas 3.1 on the default is exact
-        warnings.filterwarnings("ignore", "The 'float_precision' argument")
-        read = pd.read_csv(
-            io.BytesIO(content),
-            sep=dialect.delimiter,
-            decimal=dialect.decimal,
-            header=None,
-            skiprows=n_above,
-            names=[*names, *(["class"] if has_labels else [])],
-            index_col="the ids" if has_ids else False,
-            dtype={"the ids": str},
-            float_precision="round_trip",
-            encoding="utf-8-sig",
-            skip_blank_lines=False,
-        )[[*map(str, stands.columns)]]
-    np.testing.assert_array_equal(read.to_numpy(float), stands.to_numpy())
-    if has_ids:
-        assert [*read.index] == [*stands.index]
 
 
 def doubts_about_numbers(one: Dialect, two: Dialect) -> set[str]:

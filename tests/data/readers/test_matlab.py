@@ -45,7 +45,6 @@ def test_matrices_sparse_matrices_and_labels(save_one: Any, tmp_path: Path) -> N
     assert are_equal(values, arrays)
     kinds = {view.name: view.dtype.name for view in loaded.views}
     assert (kinds["colour"], kinds["shape"]) == ("float64", "uint8")
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == LABELS.ravel().tolist()
 
 
@@ -108,7 +107,6 @@ def test_rows_of_a_matrix_of_characters_are_texts_without_padding(
     texts = {"ids": np.array(ids), "labels": np.array(kinds[:n])}
     _, loaded = read(save(tmp_path / "a.mat", colour=COLOUR, **texts))
     assert loaded.sample_ids == tuple(ids)
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == kinds[:n]
 
 
@@ -117,7 +115,6 @@ def test_fields_of_a_struct_are_variables(save: Any, tmp_path: Path) -> None:
     path = save(tmp_path / "a.mat", data=fields)
     values, loaded = read(path)
     assert are_equal(values, {"data.colour": COLOUR, "data.X_0": SHAPE, "data.X_1": WORDS})
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == LABELS.ravel().tolist()
     assert "data.note" in loaded.notes[1]
     assert [*read(path, views=("data.X",), labels="data.gt")[0]] == ["data.X_0", "data.X_1"]

@@ -159,7 +159,6 @@ def test_labels_in_a_file_of_their_own(tmp_path: Path) -> None:
     truth = save_archive(tmp_path / "a.npz", truth=TRUTH)
     report = ingest([tmp_path / "colour.npy", truth], tmp_path / "s.zarr")
     labels = open_store(report.output).labels
-    assert labels is not None
     assert labels.tolist() == TRUTH.tolist()
     with pytest.raises(DataError):
         ingest(truth, tmp_path / "t.zarr")
@@ -201,7 +200,6 @@ def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
     path = save_archive(tmp_path / "a.npz", x=column, y=-column, truth=truth, flat=np.arange(4))
     values, loaded = read(path, views=("x", "y"))
     assert [*values] == ["x", "y"]
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == truth.tolist()
     with pytest.raises(DataError):
         read(path, views=("x", "flat"))
@@ -213,7 +211,6 @@ def test_beside_numbered_views_no_other_array_is_a_view(tmp_path: Path) -> None:
     others = {"target": np.eye(4) * 0.5, "splits": np.eye(4), "y": np.arange(4)}
     values, loaded = read(save_archive(tmp_path / "a.npz", view_0=np.eye(4), **others))
     assert [*values] == ["view_0"]
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == [0, 1, 2, 3]
     assert "'target'" in loaded.notes[-1]
 

@@ -70,7 +70,6 @@ def test_one_column_of_labels_is_truth_and_others_are_left_out(tmp_path: Path) -
     for labels, kinds in ((None, {1}), ("class", {"x", "y"})):
         found = read(path, labels=labels)
         assert is_right(found, NUMBERS)
-        assert found[1].labels is not None
         assert set(found[1].labels) == kinds
         assert any("'cluster'" in note for note in found[1].notes)
 

@@ -71,7 +71,6 @@ def test_views_metrics_ids_and_labels(save: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(values["colour"], COLOUR)
     np.testing.assert_array_equal(values["gaps"], GAPS)
     assert loaded.sample_ids == ("10", "20", "30", "40", "50")
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == [0, 1, 1, 2, 0]
     values, some = read(path, views=("gaps",))
     assert ([*values], some.skipped) == (["gaps"], ("colour",))
@@ -116,7 +115,6 @@ def test_labels_that_are_a_coordinate(save: Any, tmp_path: Path) -> None:
     for views in (None, ["colour"], ["gaps"]):
         values, loaded = read(path, views=views)
         assert sorted(values) == (views or ["colour", "gaps"])
-        assert loaded.labels is not None
         assert loaded.labels.tolist() == data["labels"].values.tolist()
 
 
@@ -130,7 +128,6 @@ def test_arrays_of_a_zarr_group_without_names_of_dimensions(
     values, loaded = read(tmp_path / "a.zarr")
     assert [*values] == ["colour", "gaps"]
     np.testing.assert_array_equal(values["colour"], COLOUR)
-    assert loaded.labels is not None
     assert loaded.labels.tolist() == [0, 1, 1, 2, 0]
 
 

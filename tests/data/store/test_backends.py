@@ -99,7 +99,6 @@ def test_the_server_is_killed_in_the_middle_of_a_run_and_comes_back(
     command = start(url, tmp_path, "run")
     lines = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as driver:
-        assert driver.stderr is not None
         for line in driver.stderr:
             lines.append(line)
             if "iteration 2/" in line:  # the checkpoint of the first is on the server

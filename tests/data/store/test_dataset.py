@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,20 +112,6 @@ def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:
         open_store(store)
     write_checksums(zarr.open_group(store, mode="r+"), store)
     assert names_of(verify_store(store)) == {"v": None}
-
-
-@pytest.fixture(params=["new", "replacing"])
-def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """An output path, free or taken by a store; at the end it must be as it was."""
-    path = tmp_path / "data.zarr"
-    if request.param == "new":
-        yield path
-        assert list(tmp_path.iterdir()) == []
-    else:
-        write_store(example_data(), path)
-        yield path
-        assert list(tmp_path.iterdir()) == [path]
-        assert verify_store(path).digest() == example_data().digest()
 
 
 def test_what_is_no_store_is_never_replaced(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +23,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError, DataWarning
-from tests.data.conftest import dask_array
 from tests.messages import quotes
 from tests.synthetic import distances_between, values_of
 
@@ -40,8 +40,8 @@ FORMS: dict[str, Callable[[NDArray[np.float64]], Any]] = {
     "csr": sparse.csr_array,
     "coo": sparse.coo_array,
     "csr matrix": sparse.csr_matrix,
-    "dask": lambda x: dask_array(x, (3, 2)),
-    "dask of sparse": lambda x: dask_array(x, (2, -1)).map_blocks(sparse.csr_array),
+    "dask": lambda x: da.from_array(x, chunks=(3, 2)),
+    "dask of sparse": lambda x: da.from_array(x, chunks=(2, -1)).map_blocks(sparse.csr_array),
     "frame": pd.DataFrame,
     "nullable frame": lambda x: pd.DataFrame(x).convert_dtypes(),
     "data array": lambda x: xr.DataArray(x, dims=("sample", "feature")),
@@ -72,19 +72,19 @@ def test_float64_tables_are_not_copied() -> None:
     assert np.shares_memory(as_multi_view([COLOUR]).views[0].read(1, 3), COLOUR)
 
 
-def test_dataset_views_ids_and_labels() -> None:
+@pytest.mark.parametrize("name", ["label", "labels", "ground_truth", "gt"])
+def test_dataset_views_ids_and_labels(name: str) -> None:
     dataset = xr.Dataset(
         {
             "colour": (("object", "channel"), COLOUR),
             "shape": (("moment", "object"), SHAPE.T),
-            "labels": ("object", ["b", "a", "b", "c"]),
+            name: ("object", ["b", "a", "b", "c"]),
         },
         coords={"object": ["w", "x", "y", "z"]},
     )
     data = as_multi_view(dataset)
     assert_holds(data, colour=COLOUR, shape=SHAPE)
     assert data.sample_ids == ("w", "x", "y", "z")
-    assert data.labels is not None
     assert data.labels.tolist() == [1, 0, 1, 2]
     assert data.label_names == ("a", "b", "c")
 
@@ -111,9 +111,6 @@ def test_a_dimension_called_sample_has_the_samples_whatever_others_are_shared(ot
 def test_datasets_that_are_no_views_are_refused(variables: Any) -> None:
     with pytest.raises(DataError):
         as_multi_view(xr.Dataset(variables))
-
-
-# ----------------------------------------------------------------------------- metrics
 
 
 # ----------------------------------------------------------------------------- errors
@@ -322,8 +319,8 @@ def test_heavy_packages_are_imported_only_when_needed() -> None:
 # ------------------------------------------------------------------------- ids of samples in tables
 
 
-def in_two_orders(kind: str) -> tuple[dict[str, Any], NDArray[np.int64]]:
-    """Two tables with the same ids in a column, the second in another order, and this order."""
+def in_two_orders() -> tuple[dict[str, pd.DataFrame], NDArray[np.int64]]:
+    """Two frames with the same ids in a column, the second in another order, and this order."""
     rng = np.random.default_rng(0)
     order, values = rng.permutation(12), rng.normal(size=(12, 5))
     ids = pd.DataFrame({"patient_id": 101 + 7 * np.arange(12)})
@@ -331,31 +328,19 @@ def in_two_orders(kind: str) -> tuple[dict[str, Any], NDArray[np.int64]]:
         pd.concat([ids, pd.DataFrame(values[:, part]).add_prefix(name)], axis=1)
         for name, part in (("a", slice(3)), ("b", slice(3, 5)))
     )
-    made = {"a": first, "b": second.iloc[order].reset_index(drop=True)}
-    if kind == "polars":
-        pl = pytest.importorskip("polars", reason="polars is not installed")
-        return {name: pl.DataFrame(one.to_dict("list")) for name, one in made.items()}, order
-    if kind != "pandas":
-        pa = pytest.importorskip("pyarrow")
-        made = {name: one.set_index("patient_id") for name, one in made.items()}
-        named = {
-            name: one.rename_axis("patient_id" if kind == "arrow" else None)
-            for name, one in made.items()
-        }
-        return {name: pa.Table.from_pandas(one) for name, one in named.items()}, order
-    return made, order
+    return {"a": first, "b": second.iloc[order].reset_index(drop=True)}, order
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_a_column_of_ids_is_no_order_of_rows(kind: str) -> None:
     """Ids in another order are refused, and told as features in the same one."""
-    views, order = in_two_orders(kind)
+    frames, order = in_two_orders()
+    views: dict[str, Any] = {**frames}
+    if kind == "polars":
+        pl = pytest.importorskip("polars", reason="polars is not installed")
+        views = {name: pl.DataFrame(frame.to_dict("list")) for name, frame in frames.items()}
     with pytest.raises(DataError):
         as_multi_view(views)
-    frames = {
-        name: pd.DataFrame(dict(zip(one.columns, one.to_numpy().T, strict=True)))
-        for name, one in views.items()
-    }
     frames["b"] = frames["b"].iloc[np.argsort(order)].reset_index(drop=True)
     issues = validate(as_multi_view(frames), n_clusters=2, n_neighbors=3).issues
     assert [issue.others for issue in issues if issue.kind == "label columns"] == [
@@ -377,11 +362,12 @@ def test_ids_in_the_index_and_in_a_column_do_not_contradict_each_other(name: str
             as_multi_view([first, moved])
 
 
-@pytest.mark.parametrize("kind", ["arrow", "arrow without a name"])
-def test_arrow_tables_of_frames_keep_their_index(kind: str) -> None:
-    views, order = in_two_orders(kind)
-    data = as_multi_view(views)
-    first, second = (table.to_pandas() for table in views.values())
+@pytest.mark.parametrize("name", ["patient_id", None])
+def test_arrow_tables_of_frames_keep_their_index(name: str | None) -> None:
+    pa = pytest.importorskip("pyarrow")
+    frames, order = in_two_orders()
+    first, second = (frame.set_index("patient_id").rename_axis(name) for frame in frames.values())
+    data = as_multi_view({"a": pa.Table.from_pandas(first), "b": pa.Table.from_pandas(second)})
     assert data.sample_ids == tuple(map(str, first.index))
     back = second.to_numpy()[np.argsort(order)]
     assert_holds(data, a=first.to_numpy(), b=back)
@@ -411,25 +397,19 @@ def test_repeated_entries_of_a_sparse_view_are_summed_without_overflow(
     form: str, dtype: str
 ) -> None:
     kind: Any = np.dtype(dtype)
-    most = 1 if kind.kind in "bf" else np.iinfo(kind).max
-    rows, columns = np.array([0, 0, 1, 2, 3]), np.array([1, 1, 0, 2, 1])
-    entries = np.full(5, most, dtype)
-    matrix: Any = sparse.coo_array((entries, (rows, columns)), shape=(4, 3))
-    if form != "coo":
-        parts = (entries, columns, np.array([0, 2, 3, 4, 5]))
-        matrix = sparse.csr_array(parts, shape=(4, 3))
-        if form == "csc":
-            matrix = sparse.csc_array(
-                (entries, columns, np.array([0, 2, 3, 4, 5])), shape=(3, 4)
-            ).T.T
-        if form == "bsr":
-            matrix = sparse.bsr_array((entries.reshape(5, 1, 1), columns, parts[2]), shape=(4, 3))
-    wanted = np.zeros(matrix.shape)
-    at = (columns, rows) if matrix.shape == (3, 4) else (rows, columns)
-    np.add.at(wanted, at, float(most))
-    if dtype == "?":
-        wanted = np.minimum(wanted, 1)
-    np.testing.assert_array_equal(as_multi_view([matrix]).views[0].read(0, len(wanted)), wanted)
+    entries = np.full(5, 1 if kind.kind in "bf" else np.iinfo(kind).max, dtype)
+    rows, columns, starts = np.array([0, 0, 1, 2, 3]), np.array([1, 1, 0, 2, 1]), [0, 2, 3, 4, 5]
+    wanted = np.zeros((4, 3))
+    np.add.at(wanted, (rows, columns), entries.astype(float))
+    matrix: Any = {
+        "coo": sparse.coo_array((entries, (rows, columns)), shape=(4, 3)),
+        "csr": sparse.csr_array((entries, columns, starts), shape=(4, 3)),
+        "csc": sparse.csc_array((entries, columns, starts), shape=(3, 4)),
+        "bsr": sparse.bsr_array((entries.reshape(5, 1, 1), columns, starts), shape=(4, 3)),
+    }[form]
+    wanted = wanted.T if form == "csc" else wanted
+    found = as_multi_view([matrix]).views[0].read(0, len(wanted))
+    np.testing.assert_array_equal(found, np.minimum(wanted, 1) if dtype == "?" else wanted)
 
 
 @pytest.mark.parametrize("is_hidden", [False, True])
@@ -442,15 +422,6 @@ def test_masked_values_are_missing_cells(is_hidden: bool) -> None:
 
     known = {"view_0": np.where(COLOUR < 1, np.nan, COLOUR)}
     assert_holds(as_multi_view([Table() if is_hidden else masked]), **known)
-
-
-@pytest.mark.parametrize("name", ["label", "labels", "ground_truth", "gt"])
-def test_labels_of_a_dataset_have_any_of_their_names(name: str) -> None:
-    table = xr.DataArray(COLOUR, dims=("sample", "feature"))
-    data = as_multi_view(xr.Dataset({"v": table, name: ("sample", [0, 1, 1, 0])}))
-    assert data.view_names == ("v",)
-    assert data.labels is not None
-    assert data.labels.tolist() == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("n_views", [2, 3])

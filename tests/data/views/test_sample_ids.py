@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from mscam_dask.data.views.conversion import encode_labels, labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import (
     Join,
-    JoinedSamples,
     check_printable,
     join_samples,
     linked_groups,
@@ -30,12 +29,6 @@ from tests.messages import quotes
 
 NUMBERS = range(1, 41)
 PADDED = [f"{number:04d}" for number in NUMBERS]
-
-
-def joined_samples(ids: Mapping[str, Sequence[str] | None], join: Join | None) -> JoinedSamples:
-    joined = join_samples(ids, join)
-    assert joined is not None
-    return joined
 
 
 @st.composite
@@ -69,7 +62,7 @@ def test_the_rows_of_a_join_are_those_of_its_ids(
         with pytest.raises(DataError):
             join_samples(ids, join)
         return
-    joined = joined_samples(ids, join)
+    joined = join_samples(ids, join)
     wanted = set.intersection(*sets) if join == "inner" else set.union(*sets)
     in_order = [name for own in ids.values() for name in own if name in wanted]
     assert joined.ids == tuple(dict.fromkeys(in_order))
@@ -80,7 +73,7 @@ def test_the_rows_of_a_join_are_those_of_its_ids(
 
 def test_holders_without_ids() -> None:
     assert join_samples({"a": None, "b": None}, None) is None
-    joined = joined_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
+    joined = join_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
     assert (joined.ids, list(joined.places)) == (("x", "y"), ["b", "c"])
     with pytest.raises(DataError):
         join_samples({"a": None, "b": ["x", "y"], "c": ["y", "x"]}, None)
@@ -126,10 +119,10 @@ def test_ids_written_in_two_ways_are_refused(
 def test_other_samples_are_no_other_spelling() -> None:
     """Repeats such as "s1-2" beside "s1", and few shared samples."""
     once = [f"s{number}" for number in NUMBERS]
-    joined = joined_samples({"a": once, "b": [*once[:30], "s31-2", "t1", "t2"]}, "outer")
+    joined = join_samples({"a": once, "b": [*once[:30], "s31-2", "t1", "t2"]}, "outer")
     assert len(joined.ids) == 43
-    assert len(joined_samples({"a": once[:25], "b": once[20:]}, "outer").ids) == 40
-    assert len(joined_samples({"a": once[:25], "b": once[20:]}, "inner").ids) == 5
+    assert len(join_samples({"a": once[:25], "b": once[20:]}, "outer").ids) == 40
+    assert len(join_samples({"a": once[:25], "b": once[20:]}, "inner").ids) == 5
 
 
 @pytest.mark.parametrize("code", [0x0, 0x1B, 0x85, 0xAD, 0x200B, 0x202E, 0x2028, 0xFEFF, 0xE0041])
