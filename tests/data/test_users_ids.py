@@ -20,17 +20,6 @@ from tests.messages import quotes, raises
 SHUFFLED = [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]
 
 
-@pytest.mark.parametrize("name", ["eid", "受试者", "#IID"])
-def test_whole_numbers_under_one_name_in_two_files_are_ids(tmp_path: Path, name: str) -> None:
-    counts = ORDER + 500.0
-    counts[[0, 3, 7]] = np.nan
-    first, second = A.set_axis(NUMBERS).assign(a2=counts), B.set_axis(NUMBERS)
-    written = first.astype({"a2": "Int64"})
-    files = {"a.csv": csv_of(written, name), "b.csv": csv_of(second.iloc[ORDER], name)}
-    assert read(tmp_path, files, (first, second)) == "right"
-    assert open_store(tmp_path / "s.zarr").sample_ids == tuple(map(str, NUMBERS))
-
-
 @pytest.mark.parametrize("name", ["sample_id", "eid", "Proband"])
 @pytest.mark.parametrize("suffix", [".csv", ".txt", ".parquet"])
 def test_row_numbers_beside_ids_match_no_rows(tmp_path: Path, name: str, suffix: str) -> None:

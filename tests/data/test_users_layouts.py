@@ -95,28 +95,10 @@ def test_decimal_commas_among_commas_do_not_shift_values(tmp_path: Path) -> None
     assert re.match(quotes("refused", "a.csv", "'sample'", "decimal"), found), found
 
 
-def test_columns_that_describe_the_samples_of_mothur(tmp_path: Path) -> None:
-    text = COUNTS.reset_index(names="Group").assign(label=0.03, numOtus=4)
-    text = text[["label", "Group", "numOtus", *COUNTS]]
-    files = {"a.shared": text.to_csv(sep="\t", index=False)}
-    assert read(tmp_path, files, (COUNTS.astype(float),)) == "right"
-
-
-def test_a_dataset_of_geo(tmp_path: Path) -> None:
-    above = "^DATABASE = Geo\n!Database_name = x\n^DATASET = GDS1\n#ID_REF = probe\n!dataset_table_begin\n"
-    table = A.T.assign(IDENTIFIER=[*"wxyz"])[["IDENTIFIER", *A.index]]
-    text = above + csv_of(table, "ID_REF", sep="\t") + "!dataset_table_end\n"
-    assert read(tmp_path, {"a.soft": text}, (A,), samples_in="columns") == "right"
-
-
 # ------------------------------------------------------------------------------ samples on columns
 
 
-def test_an_empty_column_beside_descriptions_is_no_sample(tmp_path: Path) -> None:
-    """As the descriptions of DIA-NN; a sample that is absent from this file stays one."""
-    table = A.T.assign(Genes=[*"wxyz"], About=np.nan)[["Genes", "About", *A.index]]
-    text = csv_of(table, "Protein.Group", sep="\t")
-    assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
+def test_an_empty_column_beside_samples_is_one_that_is_absent(tmp_path: Path) -> None:
     gone = A.drop("P07").reindex(A.index)
     files = {"a.txt": csv_of(gone.T, sep="\t"), "b.csv": csv_of(B)}
     assert read(tmp_path, files, (gone, B), samples_in="columns") == "right"

@@ -22,7 +22,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
 from mscam_dask.data.readers.dialect import fields_of, is_blank
 from mscam_dask.data.readers.labels import labels_of_file
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from tests.data.ingested import read
 from tests.messages import raises
 
@@ -186,28 +186,6 @@ def test_a_first_column_called_as_ids_are_is_no_feature(
     assert names_of(loaded) == (("a", "b") if is_id else (name, "a", "b"))
     assert loaded.sample_ids == (tuple(numbers.split(",")) if is_id else None)
     assert any("--id-column" in note for note in loaded.notes) == (numbers in ("1,1,2", "-1,2,3"))
-
-
-def test_told_header_and_id_column(tmp_path: Path) -> None:
-    path = write(tmp_path, "0,1,2\n1.5,p,2\n-3,q,4e-5\n0,r,6\n")
-    for id_column in (1, "1"):
-        found, loaded = table(Source(path, header=True, id_column=id_column))
-        assert found == VALUES
-        assert loaded.sample_ids == ("p", "q", "r")
-    for wrong in ("x", 3):
-        with pytest.raises(ConfigurationError):
-            read(Source(path, header=True, id_column=wrong))
-
-
-def test_label_column_is_never_a_feature(tmp_path: Path) -> None:
-    found, loaded = table(write(tmp_path, "id,a,Truth,y\np,1.5,x,2\nq,-3,y,4e-5\nr,0,x,6\n"))
-    assert found == VALUES
-    assert loaded.labels.tolist() == ["x", "y", "x"]
-    assert not loaded.labels_explicit
-    chosen = write(tmp_path, "a,grade,b\n1.5,1,2\n-3,2,4e-5\n0,1,6\n", "g.csv")
-    found, loaded = table(chosen, labels="grade")
-    assert found == VALUES
-    assert (loaded.labels.tolist(), loaded.labels_explicit) == ([1, 2, 1], True)
 
 
 def test_samples_on_columns_are_known_by_the_header(tmp_path: Path) -> None:

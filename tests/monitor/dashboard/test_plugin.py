@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from distributed import Client
-from distributed.comm.core import CommClosedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,20 +80,11 @@ def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
     assert re.findall(r"\d+", sent[0]["name"]) == ["10", "3"]  # samples, views
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        OSError("gone"),
-        CommClosedError("gone"),
-        TimeoutError("late"),
-        AttributeError("closed"),
-        RuntimeError("closed"),
-    ],
-)
-def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
+@pytest.mark.parametrize("error", [OSError, AttributeError, RuntimeError])
+def test_what_cannot_be_sent_is_counted(error: type[Exception]) -> None:
     client = FakeClient()
     events = begun(client)
-    client.error = error
+    client.error = error("gone")
     events(started())
     client.error = None
     events(outer(0))
