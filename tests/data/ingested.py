@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import IngestReport
@@ -21,10 +22,20 @@ SHAPE = np.arange(2.0 * N).reshape(N, 2) ** 2
 LABELS = np.array([0, 0, 1, 1, 2, 2, 2])
 
 
-def save_npz(path: Path, **more: Any) -> Path:
-    arrays: dict[str, Any] = {"view_0": COLOUR, "view_1": SHAPE.astype(np.float32), **more}
-    np.savez(path, allow_pickle=True, **arrays)
+def save_archive(path: Path, **arrays: Any) -> Path:
+    np.savez(path, allow_pickle=False, **arrays)
     return path
+
+
+def save_group(path: Path, **arrays: Any) -> Path:
+    group = zarr.open_group(path, mode="w")
+    for name, array in arrays.items():
+        group[name] = array
+    return path
+
+
+def save_npz(path: Path, **more: Any) -> Path:
+    return save_archive(path, view_0=COLOUR, view_1=SHAPE.astype(np.float32), **more)
 
 
 def stored(report: IngestReport) -> dict[str, NDArray[np.float64]]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError
-from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_archive, save_group, save_npz, stored
 from tests.messages import quotes
 
 
@@ -51,34 +49,18 @@ def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.labels, LABELS)
 
 
-# ----------------------------------------------------------------------------- views, metric
-
-
-def write_named(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
-    arrays: dict[str, Any] = views
-    np.savez(path.with_suffix(".npz"), **arrays)
-    return path.with_suffix(".npz")
-
-
-def write_zarr(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
-    group = zarr.open_group(path, mode="w")
-    for name, view in views.items():
-        group[name] = view
+def save_store(path: Path, **views: NDArray[np.float64]) -> Path:
+    ingest(save_archive(path.with_suffix(".npz"), **views), path)
     return path
 
 
-def write_own_store(path: Path, views: dict[str, NDArray[np.float64]]) -> Path:
-    ingest(write_named(path, views), path)
-    return path
-
-
-@pytest.mark.parametrize("write", [write_named, write_zarr, write_own_store])
-def test_views_are_chosen_across_sources(
-    tmp_path: Path, write: Callable[[Path, dict[str, NDArray[np.float64]]], Path]
-) -> None:
-    both = write(tmp_path / "both", {"colour": COLOUR, "shape": SHAPE})
-    other = write(tmp_path / "other", {"texture": 2 * SHAPE})
-    clash = write(tmp_path / "clash", {"shape": 3 * SHAPE})
+@pytest.mark.parametrize(
+    ("save", "suffix"), [(save_archive, ".npz"), (save_group, ""), (save_store, "")]
+)
+def test_views_are_chosen_across_sources(tmp_path: Path, save: Any, suffix: str) -> None:
+    both = save(tmp_path / f"both{suffix}", colour=COLOUR, shape=SHAPE)
+    other = save(tmp_path / f"other{suffix}", texture=2 * SHAPE)
+    clash = save(tmp_path / f"clash{suffix}", shape=3 * SHAPE)
     report = ingest([other, both], tmp_path / "a.zarr", views=["shape"])
     np.testing.assert_array_equal(stored(report)["shape"], SHAPE)
     with pytest.raises(DataError) as wrong:

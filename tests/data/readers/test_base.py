@@ -12,29 +12,15 @@ import pytest
 from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.fields import number_of
 from mscam_dask.errors import DataError
-from tests.data.ingested import read
+from tests.data.ingested import read, save_archive, save_group
 from tests.data.readers.matlab_files import save_version_5
 
 TABLE = np.random.default_rng(0).normal(size=(20, 3))
 NBYTES = TABLE.nbytes
 
 
-def save_npz(path: Path, **arrays: Any) -> Path:
-    np.savez(path, allow_pickle=False, **arrays)
-    return path
-
-
-def save_zarr(path: Path, **arrays: Any) -> Path:
-    import zarr
-
-    group = zarr.create_group(path)
-    for name, values in arrays.items():
-        group.create_array(name, data=values)
-    return path
-
-
 @pytest.mark.parametrize(
-    ("save", "name"), [(save_npz, "a.npz"), (save_version_5, "a.mat"), (save_zarr, "a.zarr")]
+    ("save", "name"), [(save_archive, "a.npz"), (save_version_5, "a.mat"), (save_group, "a.zarr")]
 )
 def test_a_file_may_hold_as_much_as_the_source_allows(save: Any, name: str, tmp_path: Path) -> None:
     path = save(tmp_path / name, colour=TABLE)

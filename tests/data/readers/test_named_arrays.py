@@ -23,7 +23,7 @@ from mscam_dask.data.readers.named_arrays import contents_of
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
-from tests.data.ingested import COLOUR, LABELS, SHAPE, N, read
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N, read, save_archive
 from tests.data.readers.matlab_files import cells, save_version_73
 from tests.messages import quotes, raises
 
@@ -31,11 +31,6 @@ Save = Callable[..., Path]
 
 TRUTH = LABELS.astype(np.uint8) + 1
 INDICATOR = np.eye(3)[LABELS]
-
-
-def save_archive(path: Path, **arrays: Any) -> Path:
-    np.savez(path, allow_pickle=False, **arrays)
-    return path
 
 
 @dataclass(frozen=True)

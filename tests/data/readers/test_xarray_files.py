@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -33,36 +34,23 @@ def dataset() -> xr.Dataset:
     )
 
 
-def save_netcdf(path: Path, data: xr.Dataset) -> Path:
-    pytest.importorskip("h5netcdf")
-    data.to_netcdf(path.with_suffix(".nc"), engine="h5netcdf")
-    return path.with_suffix(".nc")
+SAVE: dict[str, Callable[[xr.Dataset, Path], object]] = {
+    "a.nc": lambda data, path: data.to_netcdf(path, engine="h5netcdf"),
+    "netcdf_3.nc": lambda data, path: data.to_netcdf(path, engine="scipy"),
+    "zarr_2": lambda data, path: data.to_zarr(path, zarr_format=2, consolidated=True),
+    "zarr_3": lambda data, path: data.to_zarr(path, zarr_format=3, consolidated=False),
+}
 
 
-def save_netcdf_3(path: Path, data: xr.Dataset) -> Path:
-    data.to_netcdf(path.with_suffix(".nc"), engine="scipy")
-    return path.with_suffix(".nc")
-
-
-def save_zarr_2(path: Path, data: xr.Dataset) -> Path:
-    data.to_zarr(path, zarr_format=2, consolidated=True)
+def saved(data: xr.Dataset, path: Path) -> Path:
+    SAVE["zarr_3"](data, path)
     return path
 
 
-def save_zarr_3(path: Path, data: xr.Dataset) -> Path:
-    data.to_zarr(path, zarr_format=3, consolidated=False)
-    return path
-
-
-@pytest.fixture(
-    params=[save_netcdf, save_netcdf_3, save_zarr_2, save_zarr_3], ids=lambda f: f.__name__
-)
-def save(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-def test_views_metrics_ids_and_labels(save: Any, tmp_path: Path) -> None:
-    path = save(tmp_path / "a", dataset().drop_vars("grade"))
+@pytest.mark.parametrize("name", SAVE)
+def test_views_metrics_ids_and_labels(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    SAVE[name](dataset().drop_vars("grade"), path)
     values, loaded = read(path)
     assert {view.name: view.view_type for view in loaded.views} == {
         "colour": "features",
@@ -80,10 +68,10 @@ def test_views_metrics_ids_and_labels(save: Any, tmp_path: Path) -> None:
 
 
 def test_samples_on_columns_is_refused_where_dimensions_say_where_they_are(tmp_path: Path) -> None:
-    path = save_zarr_3(tmp_path / "a", dataset())
+    path = saved(dataset(), tmp_path / "a")
     with pytest.raises(DataError):
         read(Source(path, samples_in="columns"))
-    turned = save_zarr_3(tmp_path / "t", xr.Dataset({"a": (("gene", "sample"), np.eye(3)[:2])}))
+    turned = saved(xr.Dataset({"a": (("gene", "sample"), np.eye(3)[:2])}), tmp_path / "t")
     values, _ = read(Source(turned, samples_in="columns"))  # as they do
     assert values["a"].shape == (3, 2)
     with pytest.raises(DataError):  # a store of our own
@@ -91,27 +79,29 @@ def test_samples_on_columns_is_refused_where_dimensions_say_where_they_are(tmp_p
 
 
 def test_other_variables_are_left_out_or_refused(tmp_path: Path) -> None:
-    values, loaded = read(save_zarr_3(tmp_path / "a", dataset()))
+    values, loaded = read(saved(dataset(), tmp_path / "a"))
     assert "grade" not in values
     assert any("'grade'" in note for note in loaded.notes)
     for folder, second in (("named", "b"), ("missing", None)):
         grades = np.array(["a", second, "b", "a", "b"], dtype=object)
-        named = save_zarr_3(tmp_path / folder, dataset().assign(grade=("sample", grades)))
+        named = saved(dataset().assign(grade=("sample", grades)), tmp_path / folder)
         with nullcontext() if second else pytest.raises(DataError):
             report = ingest(named, tmp_path / "s.zarr", labels="grade")
             assert report.n_classes == 2
     data = dataset().drop_vars(["grade", "labels"])
     data["gaps"].attrs["view_type"] = "cosine"
     with pytest.raises(DataError):
-        read(save_zarr_3(tmp_path / "b", data))
+        read(saved(data, tmp_path / "b"))
     days = np.array([["2020-01-01"], ["2020-01-02"]], dtype="M8[ns]")
     with pytest.raises(DataError):
-        read(save_zarr_3(tmp_path / "c", xr.Dataset({"day": (("sample", "one"), days)})))
+        read(saved(xr.Dataset({"day": (("sample", "one"), days)}), tmp_path / "c"))
 
 
-def test_labels_that_are_a_coordinate(save: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SAVE)
+def test_labels_that_are_a_coordinate(name: str, tmp_path: Path) -> None:
     data = dataset().assign_coords(wave=("channel", [7, 5, 4]), place=("other", [*range(5)]))
-    path = save(tmp_path / "a", data.set_coords("labels"))
+    path = tmp_path / name
+    SAVE[name](data.set_coords("labels"), path)
     for views in (None, ["colour"], ["gaps"]):
         values, loaded = read(path, views=views)
         assert sorted(values) == (views or ["colour", "gaps"])
