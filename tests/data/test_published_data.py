@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import urllib.error
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -39,27 +41,11 @@ def uci_files(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class OpenML:
-    """Stands in for scikit-learn's client; counts calls."""
-
-    def __init__(self, tables: Tables, error: Exception | None = None) -> None:
-        self.tables = {OPENML_IDS[name]: values for name, values in tables.items()}
-        self.error = error
-        self.asked: list[int] = []
-        self.caches: set[str] = set()
-
-    def __call__(self, *, data_id: int, data_home: str, **options: Any) -> Any:
-        self.asked.append(data_id)
-        self.caches.add(data_home)
-        if self.error is not None:
-            raise self.error
-        return type("Bunch", (), {"data": self.tables[data_id]})
-
-
 @pytest.fixture
-def openml(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> OpenML:
-    """OpenML with the made tables."""
-    client = OpenML(dict(tables))
+def openml(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """scikit-learn's client of OpenML, with the made tables."""
+    by_id = {OPENML_IDS[name]: values for name, values in tables.items()}
+    client = Mock(side_effect=lambda *, data_id, **_: SimpleNamespace(data=by_id[data_id]))
     monkeypatch.setattr("sklearn.datasets.fetch_openml", client)
     return client
 
@@ -70,9 +56,6 @@ def assert_is(data: Any, tables: Tables) -> None:
     assert data.label_names == tuple("0123456789")
     for view in data.views:
         np.testing.assert_array_equal(view.read(0, 2000), tables[view.name])
-
-
-# ----------------------------------------------------------------------------- text files
 
 
 def test_the_six_files_are_read_as_published(uci_files: Path, tables: Tables) -> None:
@@ -103,22 +86,19 @@ def test_files_that_are_not_the_published_ones_are_named(
         load_mfeat(tmp_path)
 
 
-# ----------------------------------------------------------------------------- OpenML
-
-
-def test_fetched_into_the_cache(openml: OpenML, tables: Tables, tmp_path: Path) -> None:
+def test_fetched_into_the_cache(openml: Mock, tables: Tables, tmp_path: Path) -> None:
     assert_is(fetch_mfeat(tmp_path), tables)
-    assert openml.asked == [12, 14, 16, 18, 20, 22]
-    assert openml.caches == {str(tmp_path)}
+    assert [call.kwargs["data_id"] for call in openml.mock_calls] == [*OPENML_IDS.values()]
+    assert {call.kwargs["data_home"] for call in openml.mock_calls} == {str(tmp_path)}
 
 
 @pytest.mark.parametrize(
     "error", [urllib.error.URLError("Name or service not known"), ValueError("OpenML error")]
 )
 def test_without_a_network_the_message_lists_what_to_download(
-    openml: OpenML, tmp_path: Path, error: Exception
+    openml: Mock, tmp_path: Path, error: Exception
 ) -> None:
-    openml.error = error
+    openml.side_effect = error
     with pytest.raises(DataError) as caught:
         fetch_mfeat(tmp_path)
     for name in MFEAT_WIDTHS:
