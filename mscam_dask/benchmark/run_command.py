@@ -15,6 +15,7 @@ import msgspec
 
 from mscam_dask.benchmark.config import (
     ExperimentSettings,
+    ExperimentTables,
     SweepTable,
     read_experiment,
     table_of,
@@ -126,7 +127,9 @@ def run_file(
     **execution: object,
 ) -> int:
     """Run the experiment of a file or print its estimate, and return the exit code; `command` is what was typed."""
-    overrides = option_overrides(assignments, execution, others=table_options)
+    overrides = option_overrides(
+        assignments, execution, others=table_options, kind=ExperimentTables
+    )
     settings = read_experiment(document, overrides)
     if any(override.key[-1] == "datasets" for override in table_options):
         settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
@@ -170,7 +173,7 @@ def _command(name: str, document: Document, words: Sequence[str]) -> str:
     """Command that repeats the experiment from the current directory."""
     file = [] if document is COMMAND_LINE else [shlex.quote(relative(document.path))]
     environment = []
-    for override in environment_overrides(os.environ):
+    for override in environment_overrides(os.environ, ExperimentTables):
         key, _, value = override.origin.removesuffix(" (environment)").partition("=")
         environment.append(f"{key}={shlex.quote(value)}")
     return " ".join([*environment, "mscam-dask", name, *file, *words])

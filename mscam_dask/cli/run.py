@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from dask.utils import parse_bytes
+from msgspec import Struct
 from rich.console import RenderableType
 
 from mscam_dask.cli.console import (
@@ -45,7 +46,7 @@ from mscam_dask.pipeline.resume import resolve_target, resume_run, run_pipeline
 from mscam_dask.pipeline.run import EXIT_DRIFT, RunOutcome, validate_data
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.security import check_execution
-from mscam_dask.pipeline.settings import ExecutionTable, Settings
+from mscam_dask.pipeline.settings import ExecutionTable, PipelineTables, Settings
 from mscam_dask.pipeline.stored_run import StoredRun, last_started, siblings_of
 from mscam_dask.pipeline.toml_document import (
     Override,
@@ -196,9 +197,13 @@ def _summarize(outcome: RunOutcome) -> int:
 
 
 def option_overrides(
-    assignments: Sequence[str], execution: Mapping[str, object], *, others: Sequence[Override] = ()
+    assignments: Sequence[str],
+    execution: Mapping[str, object],
+    *,
+    others: Sequence[Override] = (),
+    kind: type[Struct] = PipelineTables,
 ) -> list[Override]:
-    """Return the overrides of the environment, of `others`, of --set and of [execution]; later ones win."""
+    """Return the overrides of the environment, of `others`, of --set and of [execution], for tables of a kind; later ones win."""
     assigned = [parse_override(text) for text in assignments]
     for key, count in Counter(override.key for override in assigned).items():
         if count > 1:
@@ -207,7 +212,7 @@ def option_overrides(
                 f"--set {'.'.join(key)} is given {count} times, with the values {values}. Keep one."
             )
     return [
-        *environment_overrides(os.environ),
+        *environment_overrides(os.environ, kind),
         *others,
         *assigned,
         *execution_overrides(execution),

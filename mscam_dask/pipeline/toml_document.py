@@ -205,16 +205,19 @@ def _lines(text: str) -> dict[Key, int]:
     return lines
 
 
-def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
-    """Return the overrides of variables MSCAM_<TABLE>__<KEY>=value, in TOML or as a text."""
-    overrides, tables = [], annotations_of(PipelineTables)
+def environment_overrides(
+    environment: Mapping[str, str], kind: type[msgspec.Struct] = PipelineTables
+) -> list[Override]:
+    """Return the overrides of variables MSCAM_<TABLE>__<KEY>=value, in TOML or as a text, for tables of a kind."""
+    overrides, tables = [], annotations_of(kind)
     for name, text in sorted(environment.items()):
         if not name.startswith("MSCAM_"):
             continue
         key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
         if "__" not in name:
             table, _, setting = key[0].partition("_")
-            if table in tables and setting in annotations_of(tables[table]):
+            known = table_of(tables[table]) if table in tables else None
+            if known is not None and setting in annotations_of(known):
                 raise ConfigurationError(
                     f"the environment variable {name} has one underscore between table and key; two are needed. "
                     f"Use MSCAM_{table.upper()}__{setting.upper()}."

@@ -53,6 +53,17 @@ def test_comparisons_of_data_on_the_command_line_have_a_directory_for_each(
         assert planned.stdout.splitlines()[0].endswith(f" runs/{name}")
 
 
+def test_variables_of_the_environment_are_compared_with_tables_of_the_command(
+    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("compare", "--dataset", "tiny.npz", "--in-process", "--dry-run")
+    monkeypatch.setenv("MSCAM_DATA_SOURCE", "elsewhere")  # [data] is a table of pipelines
+    assert call(*arguments).exit_code == 0
+    monkeypatch.setenv("MSCAM_COMPARE_RUNS", "3")
+    result = call(*arguments)
+    assert (result.exit_code, "MSCAM_COMPARE__RUNS" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("width", [120, 60, 30])
 def test_tables_break_between_words_where_these_have_room(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
