@@ -355,3 +355,47 @@ def test_a_column_of_classes_that_two_files_share_says_nothing_about_the_order(
             tmp_path / f"{name}.csv", index=False
         )
     assert ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s").n_samples == 40
+
+
+@pytest.mark.parametrize("names", [["", "X", "X.1"], ["", "Unnamed: 0", "...3"]])
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_numbers_of_rows_that_several_programs_wrote_are_no_features(
+    tmp_path: Path, names: list[str], has_ids: bool
+) -> None:
+    frame = A.reset_index(names="patient").assign(**dict.fromkeys(names, range(1, 13)))
+    columns = [*names, *(["patient"] if has_ids else []), *A]
+    (tmp_path / "a.csv").write_text(frame[columns].to_csv(index=False))
+    known = A if has_ids else A.set_axis([*map(str, range(1, 13))])
+    assert outcome([tmp_path / "a.csv"], {"a": known}, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("place", [2, 4])
+def test_an_only_column_of_numbers_that_differ_is_told_to_be_a_feature(
+    tmp_path: Path, place: int
+) -> None:
+    frame = A.reset_index(drop=True)
+    frame.insert(place, "fallnr", NUMBERS)
+    (tmp_path / "a.csv").write_text(frame.to_csv(index=False))
+    told = ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes
+    assert any("'fallnr'" in note and "--id-column" in note for note in told)
+
+
+@pytest.mark.parametrize("name", ["Label", "class", "target", "cluster"])
+def test_names_under_a_heading_of_labels_are_ids(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.csv").write_text(csv_of(A, name))
+    (tmp_path / "b.csv").write_text(csv_of(B.iloc[ORDER]))
+    sources = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    assert outcome(sources, {"a": A, "b": B}, tmp_path / "s.zarr") == "right"
+    assert open_store(tmp_path / "s.zarr").labels is None
+
+
+@pytest.mark.parametrize("values", [range(12), [f"img{row}" for row in range(12)], A["a0"]])
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_labels_that_differ_for_every_sample_are_left_out(
+    tmp_path: Path, values: Any, samples_in: Any
+) -> None:
+    frame = A.assign(label=[*values])
+    (tmp_path / "a.csv").write_text(csv_of(frame if samples_in == "rows" else frame.T))
+    source = Source(tmp_path / "a.csv", samples_in=samples_in)
+    assert outcome([source], {"a": A}, tmp_path / "s.zarr") == "right"
+    assert open_store(tmp_path / "s.zarr").labels is None

@@ -12,7 +12,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
-from tests.data.known_tables import ORDER, A, csv_of, outcome
+from tests.data.known_tables import NUMBERS, ORDER, A, csv_of, outcome
 from tests.messages import quotes, raises
 
 
@@ -100,3 +100,23 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
     except DataError as error:
         said = str(error)
     assert re.match(quotes("a.csv", *(f"'{name}'" for name in names)), said)
+
+
+@pytest.mark.parametrize("text", ["{} T cell", "{}"])
+def test_lines_that_all_differ_are_no_labels(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    (tmp_path / "kinds.txt").write_text("\n".join(map(text.format, A.index)))
+    with raises(DataError, "kinds.txt", "12 labels differ", "'P01"):
+        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.txt")
+
+
+@pytest.mark.parametrize("spelled", ["{}.0", "00{}", "9{}"])
+def test_ids_of_labels_that_are_written_in_another_way_are_compared(
+    tmp_path: Path, spelled: str
+) -> None:
+    """--id-column, which names one of the data, is no remedy."""
+    (tmp_path / "a.csv").write_text(csv_of(A.set_axis(NUMBERS)))
+    kinds = pd.Series([*"uvw" * 4], [*map(spelled.format, NUMBERS)], name="grp")
+    kinds.to_csv(tmp_path / "kinds.csv", index_label="fallnr")
+    with raises(DataError, "kinds.csv", "1000017", spelled.format("1000017")):
+        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")

@@ -18,7 +18,7 @@ from mscam_dask.data.store.dataset import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
-from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read
+from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
 from tests.messages import quotes, raises
 
 COUNTS = A.abs().round().astype(int)
@@ -206,6 +206,16 @@ def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in
     )
 
 
+@pytest.mark.parametrize("code", [9999, 99])
+@pytest.mark.parametrize("n_codes", [1, 3])
+def test_codes_among_other_values_are_told_if_they_are_the_most_frequent(
+    tmp_path: Path, code: int, n_codes: int
+) -> None:
+    values = np.linspace(code / 10, code - 1, 12).round()
+    frame = A.assign(income=[*values[n_codes:], *[code] * n_codes])
+    assert (f"'income', have {code}," in notes_on(tmp_path, csv_of(frame))) == (n_codes > 1)
+
+
 @pytest.mark.parametrize("code", [-9999, 9999, 1e36])
 @pytest.mark.parametrize(
     ("name", "write"),
@@ -228,6 +238,34 @@ def test_codes_of_missing_cells_are_told_of_arrays(
     assert re.search(f" 2', have {re.escape(f'{code:g}')},", said)
     (issue,) = validate(as_multi_view(values), n_clusters=2, n_neighbors=3).issues
     assert (issue.kind, issue.count, issue.first) == ("missing codes", 1, (2,))
+
+
+@pytest.mark.parametrize("n_names", [3, 5, 8])
+@pytest.mark.parametrize("ids", [["id", "mz"], []])
+def test_decimals_outside_of_those_below_them_are_a_second_header(
+    tmp_path: Path, n_names: int, ids: list[str]
+) -> None:
+    frame = table(n_features=n_names)
+    first = [*ids[:1], *frame.columns], [*ids[1:], *(100.25 + 37 * np.arange(n_names)).astype(str)]
+    text = "\n".join([*map(",".join, first), frame.to_csv(header=False, index=bool(ids))])
+    with raises(DataError, "a.csv", "a0", "100.25", "--skip"):
+        notes_on(tmp_path, text)
+
+
+@pytest.mark.parametrize("name", ["patient", "MRN", "fallnr"])
+@pytest.mark.parametrize("samples_in", ["rows", "columns"])
+def test_empty_rows_below_a_table_with_ids_are_left_out(
+    tmp_path: Path, name: str, samples_in: Any
+) -> None:
+    frame = A if name == "patient" else A.set_axis(NUMBERS)
+    text = csv_of(frame if samples_in == "rows" else frame.T, name)
+    text += (text.partition("\n")[0].count(",") * "," + "\n") * 3
+    sources = [Source(tmp_path / f"{view}.csv", samples_in=samples_in) for view in "ab"]
+    for source in sources:
+        source.file.write_text(text)
+    assert outcome(sources, {"a": frame, "b": frame}, tmp_path / "s.zarr") == "right"
+    told = ingest(sources, tmp_path / "s.zarr", overwrite=True).notes
+    assert any("3 empty row(s) at the end" in note for note in told)
 
 
 @pytest.mark.parametrize("first", [[-4, 12, 7, 3], [45, 3, 22, 9]])

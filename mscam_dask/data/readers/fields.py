@@ -58,6 +58,7 @@ _MAY_BE_LABELS = re.compile(
     re.IGNORECASE,
 )
 _RISING = 3  # numbers that hardly rise by chance
+_FEW = 5  # rows that differ by chance
 
 
 def is_number(text: str, decimal: str = ".") -> bool:
@@ -124,6 +125,11 @@ def are_rising(texts: Sequence[str], decimal: str = ".") -> bool:
     )
 
 
+def tell_rows_apart(values: Sequence[Any]) -> bool:
+    """Return whether all of several values differ, as labels of classes do not."""
+    return len(values) >= _FEW and len({*values}) == len(values)
+
+
 class Column:
     """Fields of a column as stripped text, its name (None without a header), and properties, each computed on first use."""
 
@@ -156,6 +162,11 @@ class Column:
         """Whether no field is missing or repeated."""
         different = set(self.texts)
         return len(different) == len(self.texts) and not any(map(is_missing, different))
+
+    @property
+    def tells_rows_apart(self) -> bool:
+        """Whether no field is missing or repeated, in several rows."""
+        return self.is_unique and tell_rows_apart(self.texts)
 
     @cached_property
     def is_whole(self) -> bool:
@@ -291,3 +302,18 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
             found.append(names[place])
     note = f"column(s) {listed(found)} taken as features; drop them if they are batches; --labels NAME if one has the labels."
     return [note] if found else []
+
+
+def notes_of_keys(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on the only column of whole numbers that differ in every row, which may be ids."""
+    head = values[:_SOME_ROWS]
+    are_keys = (np.floor(head) == head).all(axis=0)
+    are_keys &= (np.diff(np.sort(head, axis=0), axis=0) > 0).all(axis=0)
+    if np.count_nonzero(are_keys) != 1 or not tell_rows_apart(
+        values[:, are_keys.argmax()].tolist()
+    ):
+        return []
+    name = names[int(are_keys.argmax())]
+    return [
+        f"column {name!r} alone has whole numbers that differ in every row; it is taken as a feature; --id-column if it has ids."
+    ]

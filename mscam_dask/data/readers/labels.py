@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, unreadable
-from mscam_dask.data.readers.fields import Column, are_counted, is_missing, is_value, parsed_labels
+from mscam_dask.data.readers.fields import (
+    Column,
+    are_counted,
+    is_missing,
+    is_value,
+    parsed_labels,
+    tell_rows_apart,
+)
 from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import Table, id_columns
-from mscam_dask.data.readers.tables import TableRows
+from mscam_dask.data.readers.roles import Table, id_columns, in_plain_spelling
+from mscam_dask.data.readers.table_rows import TableRows
 from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.sample_ids import (
     MISSING,
@@ -42,6 +49,11 @@ def labels_of_file(
     Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
     """
     labels, ids = _labels_and_ids(file, sample_ids or ())
+    if (ids is None or not may_be_missing) and tell_rows_apart(np.ravel(labels).tolist()):
+        raise DataError(
+            f"{file}: all of its {len(labels)} {what} differ, the first {str(labels[0])!r}. Give several samples the same one, and "
+            "write sample ids into a column of their own, behind a comma or tab."
+        )
     if not may_be_missing:
         check_labels(labels, str(file))
     if ids is None:
@@ -109,7 +121,7 @@ def _labels_and_ids(
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
             return load_npy(Source(file)), None
-    known = {*sample_ids}
+    known, plain = {*sample_ids}, {*map(in_plain_spelling, sample_ids)}
     table, columns = _texts(file)
     if table.has_header and not known.isdisjoint(table.columns):
         table, columns = _texts(file, header=False)
@@ -121,8 +133,11 @@ def _labels_and_ids(
         place
         for place in places
         if columns[place].is_unique
-        and 2 * len(known.intersection(columns[place].texts)) > len(columns[place].texts)
+        and 2 * len(plain.intersection(map(in_plain_spelling, columns[place].texts)))
+        > len(columns[place].texts)
     ]
+    if len(columns) == 2 and not of_samples:
+        of_samples = [place for place in places if columns[place].tells_rows_apart]
     if len(of_samples) == 1:
         (position,) = of_samples
     else:

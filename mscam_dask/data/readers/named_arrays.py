@@ -22,7 +22,7 @@ from mscam_dask.data.readers.base import (
     check_size,
     unreadable,
 )
-from mscam_dask.data.readers.fields import Column
+from mscam_dask.data.readers.fields import Column, tell_rows_apart
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import CERTAIN, as_text, id_strength, label_rank, rows_of
 from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
@@ -314,7 +314,12 @@ def _find_labels(
         labels = _labels_in(value)
         if labels is None and name != asked and selection.views is None:
             _check_no_labels(name, value, source)
-        is_usual = labels is not None and labels[0].size > 1 and (labels[1] or _is_usual(name))
+        is_usual = (
+            labels is not None
+            and labels[0].size > 1
+            and (labels[1] or _is_usual(name))
+            and not tell_rows_apart(labels[0].tolist())
+        )
         if labels is not None and (name == asked or is_usual):
             known[name] = labels
     if asked in found.values and asked not in known:
@@ -363,10 +368,9 @@ def _is_vector(value: Any) -> bool:
     """Return whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
     return (
         hasattr(value, "dtype")
-        and not is_sparse(value)
         and value.dtype.kind in "biufUS"
         and value.ndim in (1, 2)
-        and value.size == max(value.shape, default=0)
+        and math.prod(value.shape) == max(value.shape, default=0)
     )
 
 

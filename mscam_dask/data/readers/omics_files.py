@@ -17,6 +17,7 @@ from mscam_dask.data.readers.base import (
     check_samples_on_rows,
     unreadable,
 )
+from mscam_dask.data.readers.fields import tell_rows_apart
 from mscam_dask.data.readers.hdf5 import by_blocks, in_memory, open_hdf5
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import arrays_of, main_arrays
@@ -39,10 +40,12 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
                 "NAME for each)."
             )
         views = tuple(arrays[name](name) for name in wanted)
-        usual = (name for name in file["obs"] if label_rank(name))
-        label = selection.labels or next(usual, None)
-        label = label if label is not None and label in file["obs"] else None
-        labels = None if label is None else _column(file["obs"][label], source)
+        asked = [] if selection.labels is None else [selection.labels]
+        usual = asked or [name for name in file["obs"] if label_rank(name)]
+        known = {name: _column(file["obs"][name], source) for name in usual if name in file["obs"]}
+        may_be = [name for name in known if asked or not tell_rows_apart(known[name].tolist())]
+        label = next(iter(may_be), None)
+        labels = None if label is None else known[label]
     skipped = tuple(name for name in arrays if name not in wanted)
     notes = [] if label is None else [f"{source.path}: column {label!r} of obs taken as labels."]
     if skipped and selection.views is None:

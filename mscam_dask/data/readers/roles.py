@@ -159,7 +159,9 @@ def _check_agreement(
             if _are_surer((ids, other_ids), (column, same)):
                 continue
             by_ids, places = (
-                places_of([*map(_plain, two.texts)], [*map(_plain, one.texts)])
+                places_of(
+                    [*map(in_plain_spelling, two.texts)], [*map(in_plain_spelling, one.texts)]
+                )
                 for one, two in ((ids, other_ids), (column, same))
             )
             n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
@@ -192,7 +194,8 @@ def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:
     return {
         place: column
         for place, column in (columns.items() if table.source.id_column is not False else ())
-        if place not in table.left_out and not label_rank(table.columns[place])
+        if place not in table.left_out
+        and (not label_rank(table.columns[place]) or column.tells_rows_apart)
     }
 
 
@@ -252,7 +255,7 @@ def _shared(
     for name in sorted(holders, key=rank, reverse=True):
         free = [(index, place) for index, place in holders[name] if index not in found]
         free.sort(key=lambda one: unique[one[0]][one[1]].numbers_rows)
-        values = [{*map(_plain, unique[index][place].texts)} for index, place in free]
+        values = [{*map(in_plain_spelling, unique[index][place].texts)} for index, place in free]
         second = {one for one in free if name is None and one[1] > min(tables[one[0]][1])}
         for one, own in zip(free, values, strict=True):
             alike = [
@@ -267,7 +270,8 @@ def _shared(
     return found
 
 
-def _plain(text: str) -> str:
+def in_plain_spelling(text: str) -> str:
+    """An id in small letters, or a whole number without a point."""
     return str(int(float(text))) if is_whole_number(text) else text.casefold()
 
 
@@ -303,7 +307,7 @@ def _id_column(
     if first not in unique or first > 0 or not unique[first].is_whole:
         return None
     # unique whole numbers under a name that tells nothing
-    numbers = [*map(_plain, unique[0].texts)]
+    numbers = [*map(in_plain_spelling, unique[0].texts)]
     if are_counted(numbers) and len(numbers) >= _FEW:
         return IdColumn(0, "consecutive whole numbers")
     if len(numbers) < _FEW and not (is_repeated and table.head_of(0).key):

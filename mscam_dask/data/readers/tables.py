@@ -14,22 +14,21 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.fields import (
-    TRUTH,
     Column,
     are_counted,
     are_names,
     is_missing,
-    is_number,
     is_value,
+    notes_of_keys,
     notes_of_labels,
     notes_of_statistics,
     notes_of_thousands,
-    number_of,
     parsed_labels,
     unlike_most,
 )
 from mscam_dask.data.readers.roles import IdColumn, Table, id_columns
-from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank, rows_of
+from mscam_dask.data.readers.table_rows import TableRows
+from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
@@ -61,80 +60,10 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 )
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
+_LEADING = 4  # columns in front that may have ids, or row numbers of several programs
 _LONG = 3  # columns of a long table: samples, features and values
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
-
-
-class TableRows:
-    """Rows of a table: columns of text, and of numbers side by side (`values`); a column may be both."""
-
-    def __init__(self, table: Table, texts: Iterable[int], numbers: Sequence[int]) -> None:
-        found: dict[int, list[str]] = {place: [] for place in sorted(texts)}
-        self.numbers = [*numbers]
-        # Fields of a column that are no numbers, by row.
-        self.bad: dict[int, dict[int, str]] = {}
-        self.values: NDArray[Any] = np.empty((0, len(numbers)))
-        self._decimal, frame = table.decimal, table.frame
-        if frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers):
-            view: Any = rows_of(frame[self.numbers], name=table.view)
-            self.values, numbers = view.array, []
-        only = {slot: place for slot, place in enumerate(numbers) if place not in found}
-        for columns, values in table.blocks([*found], [*only.values()]):
-            for place, fields in found.items():
-                fields += [text.strip() for text in columns[place]]
-            if not only:
-                continue
-            start = len(self.values)
-            block = values
-            if block is None:
-                own = [self.floats(place, columns[place], start) for place in only.values()]
-                block = np.stack(own, axis=1)
-            # where it is, without a second copy
-            self.values.resize((start + len(block), len(numbers)), refcheck=False)
-            self.values[start:, [*only]] = block
-        for slot, place in enumerate(numbers):
-            if place in found:
-                self.values.resize((len(found[place]), len(numbers)), refcheck=False)
-                self.values[:, slot] = self.floats(place, found[place])
-        self.texts = {place: table.column(place, fields) for place, fields in found.items()}
-
-    def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
-        """Numbers of a column of text; those that are none are NaN, and remembered."""
-        if (numbers := _plain_numbers(fields, self._decimal)) is not None:
-            return numbers
-        texts = [text.strip() for text in fields]
-        known = [row for row, text in enumerate(texts) if not is_missing(text)]
-        if {texts[row].lower() for row in known} <= TRUTH.keys():
-            texts = [TRUTH.get(text.lower(), text) for text in texts]
-        found = np.full(len(texts), np.nan)
-        if (numbers := _plain_numbers([texts[row] for row in known], self._decimal)) is not None:
-            found[known] = numbers
-            return found
-        for row in known:
-            if is_number(texts[row], self._decimal):
-                found[row] = number_of(texts[row], self._decimal)
-            else:
-                self.bad.setdefault(place, {})[start + row] = texts[row]
-        return found
-
-    def take_out(self, row: int) -> list[str]:
-        """Return the fields of a row that is no feature, and forget those of them that are no numbers."""
-        return [
-            self.bad.get(place, {}).pop(row, np.format_float_positional(value, trim="-"))
-            for place, value in zip(self.numbers, self.values[row], strict=True)
-        ]
-
-
-def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
-    """Numbers, if all are written with digits, signs, exponents and this decimal mark."""
-    if "".join(fields).encode().translate(None, b"0123456789+-eE " + decimal.encode()):
-        return None
-    try:
-        texts = fields if decimal == "." else [text.replace(decimal, ".") for text in fields]
-        return np.fromiter(map(float, texts), np.float64, len(fields))
-    except ValueError:
-        return None
 
 
 def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceContents]:
@@ -167,7 +96,7 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
             return True
         if strength and not table.head_of(place).has_decimals:
             return True
-        may_be_shared = place in free[:2] or name.lower() in elsewhere
+        may_be_shared = place in free[:_LEADING] or name.lower() in elsewhere
         return may_be_shared and table.head_of(place).is_key
 
     may_be_ids = itertools.islice(filter(may_have_ids, numbers), _TEXTS)
@@ -197,11 +126,17 @@ def _on_rows(
 ) -> SourceContents:
     """Contents of a table with a sample on each row."""
     names = table.columns
-    labels = _label_columns(table, selection)
+    labels = [
+        place
+        for place in _label_columns(table, selection)
+        if names[place] == selection.labels or not rows.texts[place].tells_rows_apart
+    ]
     truth = next((p for p in labels if selection.labels in (None, names[p])), None)
     left_out = {place: why for place, why in table.left_out.items() if place != truth}
-    notes = []
+    notes = rows.notes
     own = None if ids is None else rows.texts[ids.position]
+    # columns in front that number the rows
+    numbered = [0] if own is not None and own is rows.texts.get(0) and own.numbers_rows else []
     n_barcodes = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
     if own is not None and (
         any(map(_FEATURE_IDS.search, (own.name or "", *own.texts[:1], *own.texts[-1:])))
@@ -221,16 +156,13 @@ def _on_rows(
             continue
         if own is not None:
             _check_order(table, own, column)
-        reason = _why_no_feature(place, column, own)
+        is_behind_numbers = numbered == [*range(place)]
+        reason = _why_no_feature(place, column, own, is_behind_numbers=is_behind_numbers)
         if reason:
             left_out[place] = reason
-        elif column.strength or (
-            ids is not None
-            and place == ids.position + 1
-            and rows.texts[ids.position].numbers_rows
-            and column.is_key
-        ):
+        elif column.strength or (place > 0 and is_behind_numbers and column.is_key):
             notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
+        numbered += [place] if reason == _ROW_NUMBERS else []
     taken = {*left_out, *labels, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     if own is not None:
@@ -242,6 +174,7 @@ def _on_rows(
     if ids is None and table.source.id_column is None:
         _check_long(table, values)
         notes += _notes_of_axis(values, [names[place] for place in features])
+        notes += notes_of_keys(values, [names[place] for place in features])
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
@@ -284,8 +217,14 @@ def _check_names(table: Table, ids: Column) -> None:
         check_sample_ids(ids.texts, where=repr(table.where))
 
 
-def _why_no_feature(place: int, column: Column, ids: Column | None) -> str:
+def _why_no_feature(
+    place: int, column: Column, ids: Column | None, *, is_behind_numbers: bool
+) -> str:
     """Why a column, given that of the sample ids, is left out; empty if it is a feature."""
+    if is_behind_numbers and place > 0 and are_counted(column.texts):
+        return _ROW_NUMBERS
+    if label_rank(column.name or "") and column.tells_rows_apart:
+        return "differs in every row"
     is_apart = ids is not None or column.name == ""
     signs = (is_apart, column.may_number_rows, place == 0 and column.counts_rows)
     if sum(signs) > 1 and column.is_key:
@@ -375,7 +314,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         if of_labels:
             rows.values = rows.values[kept]
     values = _values(table, rows, samples).T
-    notes = _check_descriptions(table, samples, values)
+    notes = [*_check_descriptions(table, samples, values), *rows.notes]
     if table.has_header:
         notes.append(f"first line taken as sample ids: {listed([names[p] for p in samples])}.")
     return _contents(
@@ -497,7 +436,9 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
 ) -> SourceContents:
     """Contents of a table, with a note on each role: `key` is the column of ids; of `labels` one is taken."""
     usual = _label_names(labels, selection)
-    truth = next((name for name in usual if selection.labels in (None, name)), None)
+    may_be = [name for name in usual if not Column(labels[name]).tells_rows_apart]
+    asked = [] if selection.labels is None else [selection.labels]
+    truth = next((name for name in asked or may_be if name in usual), None)
     why = {name: "labels too" if name in usual else "counts no gene" for name in labels}
     left_out = {**left_out, **{name: reason for name, reason in why.items() if name != truth}}
     line = "column" if table.samples_in == "rows" else "row"

@@ -31,6 +31,7 @@ from mscam_dask.data.readers.fields import (
     is_number,
     is_value,
     is_whole_number,
+    number_of,
 )
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
@@ -122,6 +123,8 @@ def _table(
         check_positions(lines, where)
     first, n_lines, note = _heading(source, where, above, lines, dialect)
     body, n_above = rows[min(n_lines, 1) :], len(above) + n_lines
+    while len(body) > 1 and not any(body[-1]):  # which may be below the table
+        body.pop()
     if len(rows[0]) == 1 and first is None:  # blank lines are missing values
         n_above = max((n for n, line in enumerate(above, 1) if line.strip()), default=0)
     columns = [f"column {index}" for index in range(len(rows[0]))]
@@ -216,7 +219,10 @@ def _heading(
         are_odd = len({*first}) < len(first) or are_rising(named)
         are_odd |= len(named) == len(second) and len({*named}) > 1  # without an id
         are_names = are_odd and _name_decimals(named, rows[2:])
-        are_names |= len(named) >= _RISING and _stand_out(named, rows[2:], decimal)
+        below = [row[-len(named) :] for row in rows[2:] if len(row) == len(second)]
+        are_names |= _stand_out(named, below, decimal) and (
+            len(named) >= _RISING or _are_outside(named, below, decimal)
+        )
         if has_header and are_names:
             raise DataError(
                 f"{where}: the first line, {shown_fields(first)}, stands above one that seems to name the columns, "
@@ -357,6 +363,17 @@ def _stand_out(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
         are_rising(numbers[::step], decimal)
         and not any(are_rising(row[::step], decimal) for row in rows[:_NUMBERED])
         for step in (1, -1)
+    )
+
+
+def _are_outside(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
+    """Return whether each number is outside of those below it, in many rows."""
+    columns = zip(numbers, *rows, strict=True)
+    known = [
+        [number_of(text, decimal) for text in own if is_number(text, decimal)] for own in columns
+    ]
+    return len(rows) >= _RISING and all(
+        len(own) > 1 and not min(own[1:]) <= own[0] <= max(own[1:]) for own in known
     )
 
 

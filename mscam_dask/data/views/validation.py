@@ -45,6 +45,8 @@ _CODES = np.array(  # that mark missing values, and those that NetCDF and others
     dtype=np.float32,
 )
 
+_LONG_CODE = 99  # the least one that no scale of answers, such as 1 to 9, has
+
 _CORNER = 64  # rows and columns that show the kind of a square view
 
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
@@ -106,17 +108,12 @@ def validate(
     pairs = list(zip(data.views, scans, strict=True))
     bad = [view for view, scan in pairs if not scan.is_finite]
     refuse_missing_cells(over(functools.partial(missing_cells, sample_ids=data.sample_ids), bad))
+    marks = {view.name for view, scan in pairs if _are_marks(view, scan)}
     for view, scan in pairs:
         issues += _issues(view, scan)
-        is_table = view.shape[1] == len(data.views) - 1
-        if (
-            view.view_type == "features"
-            and view.shape[1] > 1
-            and scan.highest.max() == 1
-            and all(
-                np.isin(rows, (0, 1)).all() and (is_table or (rows.sum(axis=1) == 1).all())
-                for rows in (view.read(*edges) for edges in row_ranges(view))
-            )
+        if view.name in marks and (
+            view.shape[1] == len(pairs) - len(marks)
+            or all((view.read(*edges).sum(axis=1) == 1).all() for edges in row_ranges(view))
         ):
             message = (
                 f"View {view.name!r} has 0 and 1 only, and may say which samples a class, a fold or a view has. Leave it out "
@@ -134,6 +131,16 @@ def validate(
         if digest
     }
     return ValidationReport(tuple(issues), digests)
+
+
+def _are_marks(view: RowSource, scan: _Scan) -> bool:
+    """Return whether several features are 0 and 1 only."""
+    return (
+        view.view_type == "features"
+        and view.shape[1] > 1
+        and scan.highest.max() == 1
+        and all(np.isin(view.read(*edges), (0, 1)).all() for edges in row_ranges(view))
+    )
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -161,8 +168,14 @@ def _are_codes(values: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.isin(np.abs(values).astype(np.float32), _CODES)
 
 
+def _is_most_frequent(column: NDArray[np.float64], code: float) -> bool:
+    """Return whether a value is more than twice as frequent as any other."""
+    kinds, counts = np.unique(column, return_counts=True)
+    return bool(counts[kinds == code].sum() > 2 * counts[kinds != code].max())
+
+
 def issues_of_codes(view: RowSource) -> list[DataIssue]:
-    """Return data warnings on numbers, such as -999, that are far from all others of a feature, which vary."""
+    """Return data warnings on numbers, such as -999, that are far from all others of a feature, or more frequent than them."""
     extremes = np.full((2, view.shape[1]), np.nan)
     for start, stop in row_ranges(view) if view.view_type == "features" else ():
         rows = view.read(start, stop)
@@ -178,12 +191,20 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
     is_below = (codes < 0) & ((low >= 0) | (2 * (low - codes) > high - low))
     is_far = is_below | (np.fmax(-low, high) < np.abs(codes) / 10)
     is_far &= low < high
+    may_repeat = np.flatnonzero(~is_far & (low < high) & (np.abs(codes) >= _LONG_CODE))[:_CORNER]
+    if may_repeat.size:
+        at = columns[may_repeat]
+        rows = np.concatenate([view.read(*edges)[:, at] for edges in row_ranges(view)])
+        is_far[may_repeat] = [
+            _is_most_frequent(column, code)
+            for column, code in zip(rows.T, codes[may_repeat], strict=True)
+        ]
     names, issues = view.feature_names or [f"column {at}" for at in range(view.shape[1])], []
     for code in np.unique(codes[is_far]):
         at = columns[is_far & (codes == code)].tolist()
         message = (
             f"View {view.name!r}: {len(at)} column(s), the first {names[at[0]]!r}, have {code:g}, unlike all other "
-            "values; write NaN (NA in text) if it marks missing cells."
+            "values or more often than them; write NaN (NA in text) if it marks missing cells."
         )
         first = tuple(at[:_SHOWN])
         issues.append(DataIssue(view.name, "missing codes", len(at), message, first))

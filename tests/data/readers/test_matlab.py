@@ -46,6 +46,10 @@ def test_matrices_sparse_matrices_and_labels(save_one: Any, tmp_path: Path) -> N
     kinds = {view.name: view.dtype.name for view in loaded.views}
     assert (kinds["colour"], kinds["shape"]) == ("float64", "uint8")
     assert loaded.labels.tolist() == LABELS.ravel().tolist()
+    for labels in (sparse.csc_array(LABELS), sparse.csc_array(LABELS.T)):
+        loaded = read(save_one(tmp_path / "a.mat", colour=COLOUR, Y=labels))[1]
+        assert loaded.labels is not None
+        assert loaded.labels.tolist() == LABELS.ravel().tolist()
 
 
 @pytest.mark.parametrize(

@@ -260,13 +260,18 @@ def test_several_labels_of_a_sample_are_no_view(tmp_path: Path, name: str) -> No
     assert ingested(path).views == ("X", name)
 
 
-def test_labels_that_differ_are_no_ids(tmp_path: Path) -> None:
-    labels = np.array([f"s{row}" for row in range(N)])
-    for name, told in (("labels", None), ("kind", "kind")):
-        path = save_archive(tmp_path / "a.npz", colour=COLOUR, **{name: labels})
-        loaded = read(path, labels=told)[1]
+def test_texts_that_differ_are_labels_only_if_they_are_told_to_be(tmp_path: Path) -> None:
+    names = np.array([f"s{row}" for row in range(N)])
+    for name in ("labels", "kind"):
+        path = save_archive(tmp_path / "a.npz", colour=COLOUR, **{name: names})
+        loaded = read(path, labels=name)[1]
         assert loaded.labels is not None
         assert loaded.sample_ids is None
+        loaded = read(path)[1]
+        assert loaded.labels is None
+        assert loaded.sample_ids == (*names,)
+    numbers = save_archive(tmp_path / "b.npz", colour=COLOUR, y=np.arange(N))
+    assert read(numbers)[1].labels is None
 
 
 def test_numbers_that_are_no_ids_are_not_taken_as_such(tmp_path: Path) -> None:

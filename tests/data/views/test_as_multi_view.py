@@ -437,6 +437,9 @@ def test_a_table_of_the_views_that_samples_have_is_named(n_views: int) -> None:
     ):
         issues = validate(as_multi_view([*views, values]), n_clusters=2, n_neighbors=3).issues
         assert ("presence table" in {issue.kind for issue in issues}) == is_told
+    folds = [rng.integers(0, 2, (20, n_views)) for _ in range(5)]
+    issues = validate(as_multi_view([*views, *folds]), n_clusters=2, n_neighbors=3).issues
+    assert [issue.kind for issue in issues].count("presence table") == len(folds)
 
 
 def test_default_columns_of_a_square_frame_are_no_ids() -> None:

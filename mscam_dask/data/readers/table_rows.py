@@ -1,0 +1,107 @@
+"""Rows of a table: columns of text and of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.readers.fields import TRUTH, Column, is_missing, is_number, number_of
+from mscam_dask.data.readers.roles import Table
+from mscam_dask.data.views.conversion import rows_of
+
+
+class TableRows:
+    """Rows of a table: columns of text, and of numbers side by side (`values`); a column may be both."""
+
+    def __init__(self, table: Table, texts: Iterable[int], numbers: Sequence[int]) -> None:
+        found: dict[int, list[str]] = {place: [] for place in sorted(texts)}
+        self.numbers = [*numbers]
+        # Fields of a column that are no numbers, by row.
+        self.bad: dict[int, dict[int, str]] = {}
+        self.values: NDArray[Any] = np.empty((0, len(numbers)))
+        self._decimal, frame = table.decimal, table.frame
+        if frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers):
+            view: Any = rows_of(frame[self.numbers], name=table.view)
+            self.values, numbers = view.array, []
+        only = {slot: place for slot, place in enumerate(numbers) if place not in found}
+        for columns, values in table.blocks([*found], [*only.values()]):
+            for place, fields in found.items():
+                fields += [text.strip() for text in columns[place]]
+            if not only:
+                continue
+            start = len(self.values)
+            block = values
+            if block is None:
+                own = [self.floats(place, columns[place], start) for place in only.values()]
+                block = np.stack(own, axis=1)
+            # where it is, without a second copy
+            self.values.resize((start + len(block), len(numbers)), refcheck=False)
+            self.values[start:, [*only]] = block
+        for slot, place in enumerate(numbers):
+            if place in found:
+                self.values.resize((len(found[place]), len(numbers)), refcheck=False)
+                self.values[:, slot] = self.floats(place, found[place])
+        self.n_empty = self._cut_empty_end(found)
+        self.texts = {place: table.column(place, fields) for place, fields in found.items()}
+
+    def _cut_empty_end(self, texts: Mapping[int, list[str]]) -> int:
+        """Leave out rows at the end without a field, as Excel writes below a table whose rows have ids, and count them."""
+        n_rows = stop = min(map(len, texts.values()), default=0)
+        while (
+            stop
+            and not any(fields[stop - 1] for fields in texts.values())
+            and np.isnan(self.values[stop - 1 : stop]).all()
+            and not any(stop - 1 in own for own in self.bad.values())
+        ):
+            stop -= 1
+        if stop == n_rows or not any(Column(own[:stop]).is_unique for own in texts.values()):
+            return 0
+        for own in texts.values():
+            del own[stop:]
+        self.values = self.values[:stop]
+        return n_rows - stop
+
+    def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
+        """Numbers of a column of text; those that are none are NaN, and remembered."""
+        if (numbers := _plain_numbers(fields, self._decimal)) is not None:
+            return numbers
+        texts = [text.strip() for text in fields]
+        known = [row for row, text in enumerate(texts) if not is_missing(text)]
+        if {texts[row].lower() for row in known} <= TRUTH.keys():
+            texts = [TRUTH.get(text.lower(), text) for text in texts]
+        found = np.full(len(texts), np.nan)
+        if (numbers := _plain_numbers([texts[row] for row in known], self._decimal)) is not None:
+            found[known] = numbers
+            return found
+        for row in known:
+            if is_number(texts[row], self._decimal):
+                found[row] = number_of(texts[row], self._decimal)
+            else:
+                self.bad.setdefault(place, {})[start + row] = texts[row]
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """A note on empty rows."""
+        return [f"{self.n_empty} empty row(s) at the end left out."] if self.n_empty else []
+
+    def take_out(self, row: int) -> list[str]:
+        """Return the fields of a row that is no feature, and forget those of them that are no numbers."""
+        return [
+            self.bad.get(place, {}).pop(row, np.format_float_positional(value, trim="-"))
+            for place, value in zip(self.numbers, self.values[row], strict=True)
+        ]
+
+
+def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
+    """Numbers, if all are written with digits, signs, exponents and this decimal mark."""
+    if "".join(fields).encode().translate(None, b"0123456789+-eE " + decimal.encode()):
+        return None
+    try:
+        texts = fields if decimal == "." else [text.replace(decimal, ".") for text in fields]
+        return np.fromiter(map(float, texts), np.float64, len(fields))
+    except ValueError:
+        return None
