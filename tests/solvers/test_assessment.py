@@ -15,7 +15,6 @@ from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage
 from scipy.linalg import solve
 from scipy.sparse import csr_array
 
-from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.borders import JointPoints
@@ -29,7 +28,7 @@ from mscam_dask.solvers.partition_score import (
     views_agree,
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from mscam_dask.types.parameters import Constants, Parameters
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment, Borders, Structure
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
@@ -414,8 +413,3 @@ def test_eigenpairs_are_twice_the_clusters_and_twenty_where_samples_allow(
     n_clusters: int, n_samples: int, expected: int
 ) -> None:
     assert Parameters(n_clusters=n_clusters).n_pairs(n_samples) == expected
-
-
-def test_a_mapping_is_no_settings_of_the_admm() -> None:
-    with pytest.raises(ConfigurationError):
-        Constants(admm={"penalty": 10.0})  # type: ignore[arg-type]

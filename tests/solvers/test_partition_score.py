@@ -120,17 +120,9 @@ def blobs(seed: int = 0, *, n: int = 60, c: int = 3, spread: float = 6.0) -> tup
     return rows, labels
 
 
-def naive_graph(distances: Array, k: int) -> Array:
-    """(A + Aᵀ)/2 with rows of A from Eq. (29)–(30), ties to the lower index."""
-    n = len(distances)
-    A = np.zeros((n, n))
-    for i in range(n):
-        d = distances[i].copy()
-        d[i] = np.inf
-        order = np.lexsort((np.arange(n), d))
-        farthest = d[order[k]] if k < n - 1 else d[order[k - 1]]
-        gaps = farthest - d[order[:k]]
-        A[i, order[:k]] = gaps / gaps.sum() if gaps.sum() > 1e-12 * farthest else 1 / k
+def symmetric_graph(distances: Array, k: int) -> Array:
+    """(A + Aᵀ)/2."""
+    A = oracle.a_step(distances, k)
     return 0.5 * (A + A.T)
 
 
@@ -146,7 +138,7 @@ def test_feature_views_give_the_graphs_of_unit_rows_and_of_standardised_columns(
     assert len(graphs) == 2
     for graph, transformed in zip(graphs, (unit, standard), strict=True):
         assert_allclose(
-            graph.toarray(), naive_graph(oracle.pair_distances(transformed), k), atol=1e-9
+            graph.toarray(), symmetric_graph(oracle.pair_distances(transformed), k), atol=1e-9
         )
 
 
@@ -156,9 +148,9 @@ def test_pair_views_give_the_graph_of_their_distances(seed: int, k: int) -> None
     rows = np.random.default_rng(seed).standard_normal((12, 3))
     squared = oracle.pair_distances(rows)
     (from_distances,) = graphs_of(squared, "distance", k=k).graphs
-    assert_allclose(from_distances.toarray(), naive_graph(squared, k), atol=1e-9)
+    assert_allclose(from_distances.toarray(), symmetric_graph(squared, k), atol=1e-9)
     (from_kernel,) = graphs_of(rows @ rows.T, "kernel", k=k).graphs
-    assert_allclose(from_kernel.toarray(), naive_graph(squared, k), atol=1e-9)
+    assert_allclose(from_kernel.toarray(), symmetric_graph(squared, k), atol=1e-9)
 
 
 def test_rounding_below_zero_in_a_distance_view_is_no_obstacle() -> None:

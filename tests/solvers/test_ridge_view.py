@@ -36,21 +36,16 @@ from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.messages import quotes
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
+from tests.synthetic import distances_between
 
 Array = NDArray[np.float64]
 SCALES: tuple[Scale, ...] = ("standard", "unit", "minmax", "none")
 
 
-def euclidean(rows: Array) -> Array:
-    distances = np.sqrt(oracle.pair_distances(rows))
-    np.fill_diagonal(distances, 0.0)
-    return distances
-
-
 def random_view(view_type: ViewType, seed: int = 0, *, n: int = 20, d: int = 6) -> Array:
     rows = np.random.default_rng(seed).standard_normal((n, d)) * np.arange(1, d + 1) + 3.0
     if view_type == "distance":
-        return euclidean(rows)
+        return distances_between(rows)
     return rows @ rows.T if view_type == "kernel" else rows
 
 

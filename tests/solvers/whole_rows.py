@@ -96,11 +96,9 @@ def prepared(
 def linear_discriminants(
     view: RidgeView,
     labels: NDArray[np.int64],
-    *,
-    most_directions: int = SIZES.max_rank,
 ) -> LinearDiscriminants:
     """Solve B u = s S u for a view and a partition, and project the samples on the solutions."""
     own = labels if view.present is None else labels[view.present.samples]
-    sums = class_sums(view.basis.vectors[:, :most_directions], own)
+    sums = class_sums(view.basis.vectors[:, : SIZES.max_rank], own)
     loadings, metric = fitted_discriminants(sums, view)
     return metric.of_rows(discriminant_points(view, loadings))
