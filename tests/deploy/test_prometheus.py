@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from dask.utils import parse_timedelta
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from mscam_dask.engine.executors.dask import workers_timeout_s
 from mscam_dask.pipeline.report import METRICS
+from tests.clusters import local_client
 from tests.deploy.files import DEPLOY, documents
 from tests.processes import needed, run, wait_until
 
@@ -35,13 +36,10 @@ def metrics_in(rules: dict[str, Any], prefix: str) -> set[str]:
 
 
 @pytest.fixture
-def cluster() -> Iterator[LocalCluster]:
-    """A scheduler and a worker that export metrics."""
+def client() -> Iterator[Client]:
+    """A client of a scheduler and a worker that export metrics."""
     pytest.importorskip("prometheus_client")
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0",
-        silence_logs=50,
-    ) as opened:  # fmt: skip
+    with local_client(1, processes=False) as opened:
         yield opened
 
 
@@ -75,12 +73,12 @@ def test_prometheus_and_alertmanager_accept_their_configuration(rules: dict[str,
 
 
 def test_every_metric_of_an_alert_is_one_that_dask_or_a_run_exports(
-    cluster: LocalCluster, rules: dict[str, Any]
+    client: Client, rules: dict[str, Any]
 ) -> None:
     from mscam_dask.monitor.dashboard.run_state import RunMetrics
 
-    (worker,) = cluster.workers.values()
-    dask = {name for server in (cluster.scheduler, worker) for name, _ in exported(server)}
+    servers = (client.cluster.scheduler, *client.cluster.workers.values())
+    dask = {name for server in servers for name, _ in exported(server)}
     used = metrics_in(rules, "dask")
     assert used
     assert used <= dask
@@ -94,23 +92,22 @@ def test_every_metric_of_an_alert_is_one_that_dask_or_a_run_exports(
 
 
 def test_tasks_without_a_worker_are_in_a_state_of_the_alert(
-    cluster: LocalCluster, rules: dict[str, Any], tmp_path: Path
+    client: Client, rules: dict[str, Any], tmp_path: Path
 ) -> None:
     (states,) = re.findall(r'state=~"(.*)"', rules["DaskWorkersGone"]["expr"])
-    scheduler: Any = cluster.scheduler
+    scheduler = client.cluster.scheduler
 
     def n_waiting() -> float:
         samples = exported(scheduler)
         return sum(samples.get(("dask_scheduler_tasks", state), 0) for state in states.split("|"))
 
-    with Client(cluster, set_as_default=False) as client:
-        (address,) = scheduler.workers
-        cluster.scale(0)
-        wait_until(lambda: not scheduler.workers, tmp_path / "log")
-        anywhere = client.map(abs, [-1, -2])
-        bound = client.submit(abs, -3, workers=[address], allow_other_workers=False)
-        wait_until(lambda: n_waiting() == 3, tmp_path / "log")
-        client.cancel([*anywhere, bound])
+    (address,) = scheduler.workers
+    client.cluster.scale(0)
+    wait_until(lambda: not scheduler.workers, tmp_path / "log")
+    anywhere = client.map(abs, [-1, -2])
+    bound = client.submit(abs, -3, workers=[address], allow_other_workers=False)
+    wait_until(lambda: n_waiting() == 3, tmp_path / "log")
+    client.cancel([*anywhere, bound])
 
 
 def test_the_alert_of_lost_workers_fires_before_the_run_gives_up(rules: dict[str, Any]) -> None:

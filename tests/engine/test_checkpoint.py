@@ -164,23 +164,19 @@ def test_the_state_of_another_fit_is_refused(
         resume(Memory(state), **now)
 
 
-def without_labels(snapshot: Checkpoint) -> Checkpoint:
-    arrays = {name: values for name, values in snapshot.arrays.items() if name != "best_labels"}
-    return Checkpoint(arrays, snapshot.record)
-
-
-def without_choices(snapshot: Checkpoint) -> Checkpoint:
-    record = {key: value for key, value in snapshot.record.items() if key != "choices"}
-    return Checkpoint(snapshot.arrays, record)
-
-
-def with_decision(snapshot: Checkpoint) -> Checkpoint:
-    return Checkpoint(snapshot.arrays, {**snapshot.record, "decision": "GUESS"})
-
-
 @pytest.mark.parametrize(
-    "change", [without_labels, without_choices, with_decision, lambda snapshot: Checkpoint({}, {})]
+    "change",
+    [
+        lambda arrays, _: arrays.pop("best_labels"),
+        lambda _, record: record.pop("choices"),
+        lambda _, record: record.update(decision="GUESS"),
+        lambda arrays, record: (arrays.clear(), record.clear()),
+    ],
+    ids=["no labels", "no choices", "unknown decision", "nothing"],
 )
-def test_what_is_no_state_is_refused(change: Callable[[Checkpoint], Checkpoint]) -> None:
+def test_what_is_no_state_is_refused(change: Callable[[Any, Any], object]) -> None:
+    state = first_state()
+    arrays, record = dict(state.arrays), dict(state.record)
+    change(arrays, record)
     with pytest.raises(StoreCorruptError):
-        resume(Memory(change(first_state())))
+        resume(Memory(Checkpoint(arrays, record)))

@@ -18,23 +18,15 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.messages import quotes, raises
+from tests.snapshots import Memory
 
 Array = NDArray[np.float64]
-
-
-class KeepsNothing:
-    def load(self) -> Checkpoint | None:
-        return None
-
-    def save(self, snapshot: Checkpoint) -> None:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -61,7 +53,7 @@ class KeepsNothing:
         ({"random_state": -1}, ("random_state=-1", 0)),
         ({"random_state": "a"}, ("random_state='a'", "RandomState", "None")),
         (
-            {"random_state": None, "checkpoint_store": KeepsNothing()},
+            {"random_state": None, "checkpoint_store": Memory()},
             ("random_state=None", "checkpoint_store"),
         ),
         ({"callbacks": print}, ("callbacks=", print)),

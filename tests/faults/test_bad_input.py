@@ -189,14 +189,6 @@ def test_two_far_blobs(gap: float, n_clusters: int) -> None:
     assert not set(fitted.labels_[:20]) & set(fitted.labels_[20:])
 
 
-@pytest.mark.parametrize("model", [MSCAM, MSCAN])
-@pytest.mark.parametrize("n_samples", [2, 3, 4, 5, 45])
-def test_every_number_of_clusters(model: Estimator, n_samples: int) -> None:
-    rows = np.random.default_rng(3).normal(size=(n_samples, 2))
-    for n_clusters in {1, 2, n_samples - 1, n_samples}:
-        fit([rows, rows[:, :1]], n_clusters, model=model)
-
-
 @pytest.mark.parametrize(
     ("model", "dims"),
     [(MSCAM, (1,)), (MSCAN, (1, 1)), (MSCAM, (4,)), (MSCAM, (2,) * 50), (MSCAN, (2000,))],

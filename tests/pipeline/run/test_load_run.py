@@ -297,10 +297,8 @@ def test_a_damaged_model_is_refused_and_made_again(
 IDS = np.array([f"s{row}" for row in range(120)])
 
 
-@pytest.fixture(scope="module")
-def incomplete(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
-    """Directory of a run of three files with other samples each, their presence and the labels."""
-    folder = tmp_path_factory.mktemp("incomplete")
+def test_a_run_clusters_every_sample_and_its_report_has_a_table_of_presence() -> None:
+    """Three files with other samples each."""
     views, labels = gaussian_views(0, n_samples=120, spread=2.0)
     has = np.random.default_rng(0).random((120, 3)) >= 0.3
     has[~has.any(axis=1), 0] = True
@@ -309,25 +307,18 @@ def incomplete(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any
         frame = pd.DataFrame(view[own], index=pd.Index(IDS[own], name="id")).add_prefix("f")
         if name == "b":
             frame.iloc[2, 1] = np.nan
-        frame.to_csv(folder / f"{name}.csv")
+        frame.to_csv(f"{name}.csv")
     sources = 'source = ["a.csv", "b.csv", "c.csv"]\njoin = "outer"\nimpute = "median"'
-    run(write_tiny(folder, HERE, data=sources), folder / "run")
-    return folder / "run", has, labels
-
-
-def test_a_run_clusters_every_sample_and_its_report_has_a_table_of_presence(
-    incomplete: tuple[Path, Any, Any],
-) -> None:
-    directory, has, labels = incomplete
-    data = open_store(directory / "data.zarr")
+    directory = again(write_tiny(Path(), HERE, data=sources)).directory
+    data = open_store(directory.data)
     order = [IDS.tolist().index(name) for name in data.sample_ids]
     assert_array_equal(data.presence, has[order])
-    result = read_result(directory / "result.zarr")
+    result = read_result(directory.result)
     assert adjusted_rand_score(labels[order], result.labels) > 0.9
     for column, name in enumerate("abc"):
         absent = ~has[order][:, column]
         assert_array_equal(np.isnan(result.view_embeddings[name]).all(axis=1), absent)
-    page = (directory / "report.html").read_text()
+    page = directory.report.read_text()
     (table,) = re.findall(r'<table class="data" id="presence"[^>]*>.*?</table>', page, re.DOTALL)
     counts = [int(text) for text in re.findall(r'row" class="n">(\d+)<', table)]
     assert sum(counts) == 120
