@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,11 @@ from tests.processes import (
     needed,
     run,
     script_environment,
+    started,
     text_of,
     wait_until,
     write_pipeline,
 )
-
-# With the loopback interface alone batch schedulers find no address for their own name.
-_NODE_1 = """
-set -eu
-ip link set lo up
-hostname node1
-ip link add v0 type veth peer name v1
-ip addr add 10.99.0.1/24 dev v0
-ip link set v0 up
-ip link set v1 up
-printf '127.0.0.1 localhost\\n10.99.0.1 node1\\n' >{root}/hosts
-mount --bind {root}/hosts /etc/hosts
-"""
 
 
 class Machine:
@@ -64,49 +52,11 @@ class Machine:
             raise RuntimeError(f"{command}: {done.returncode} {done.stdout}{done.stderr}")
         return done.stdout
 
-    def slurm_job(self, number: str) -> dict[str, str]:
-        """Return what SLURM says of a job."""
-        text = self.run("scontrol", "--oneliner", "show", "job", number)
-        return dict(part.split("=", 1) for part in text.split() if "=" in part)
-
     def slurm_workers(self) -> list[str]:
         """Return the worker jobs of SLURM that run."""
         return self.run(
             "squeue", "--noheader", "--name=mscam-worker", "--states=R", "--format=%i"
         ).split()
-
-
-@contextmanager
-def _machine(
-    start: str, root: Path, ready: Callable[[Machine], bool], environment: Mapping[str, str]
-) -> Iterator[Machine]:
-    """Run a shell script as the first process of its own namespaces; skips where that is forbidden."""
-    if os.geteuid() != 0:
-        pytest.skip("namespaces need root")
-    names = ["--mount", "--uts", "--ipc", "--pid", "--net", "--fork", "--mount-proc"]
-    script = _NODE_1.format(root=root) + start
-    log = root / "start.log"
-    with log.open("wb") as out, subprocess.Popen(
-        ["unshare", *names, "--kill-child", "bash", "-c", script],
-        env=dict(environment), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-    ) as process:  # fmt: skip
-        try:
-            deadline = time.monotonic() + 90
-            while True:
-                if process.poll() is not None:
-                    if "Operation not permitted" in text_of(log):
-                        pytest.skip(f"namespaces are not permitted: {text_of(log)}")
-                    raise RuntimeError(f"the machine did not start: {text_of(log)}")
-                with suppress(RuntimeError, IndexError):
-                    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-                    started = Machine(int(children.split()[0]), environment)
-                    if ready(started):
-                        break
-                assert time.monotonic() < deadline, text_of(log)
-                time.sleep(0.5)
-            yield started
-        finally:
-            process.send_signal(signal.SIGKILL)  # and with it all processes inside
 
 
 _SLURM = """
@@ -137,7 +87,17 @@ NodeName=node1 CPUs=12 RealMemory=64000 State=UNKNOWN
 PartitionName=main Nodes=node1 Default=YES MaxTime=INFINITE State=UP
 """
 
-_START_SLURM = """
+# With the loopback interface alone batch schedulers find no address for their own name.
+_START = """
+set -eu
+ip link set lo up
+hostname node1
+ip link add v0 type veth peer name v1
+ip addr add 10.99.0.1/24 dev v0
+ip link set v0 up
+ip link set v1 up
+printf '127.0.0.1 localhost\\n10.99.0.1 node1\\n' >{root}/hosts
+mount --bind {root}/hosts /etc/hosts
 head -c 1024 /dev/urandom >{root}/munge.key
 chmod 400 {root}/munge.key
 munged --force --key-file={root}/munge.key --socket={root}/munge.socket \\
@@ -147,23 +107,6 @@ slurmd
 exec sleep infinity
 """
 
-
-@contextmanager
-def slurm_node(root: Path) -> Iterator[Machine]:
-    """Start SLURM with its files in `root`; skips where that is not possible."""
-    needed("ip", "munged", "slurmctld", "slurmd", "sbatch", package="slurm-wlm munge iproute2")
-    for name in ("state", "spool"):
-        (root / name).mkdir()
-    (root / "slurm.conf").write_text(_SLURM.format(root=root))
-
-    def ready(started: Machine) -> bool:
-        return "idle" in started.run("sinfo", "--noheader", "--format=%t")
-
-    environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf")}
-    with _machine(_START_SLURM.format(root=root), root, ready, environment) as node:
-        yield node
-
-
 pytest.importorskip("dask_jobqueue")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -171,8 +114,31 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    with slurm_node(tmp_path_factory.mktemp("slurm")) as started:
-        yield started
+    """SLURM, started by the first process of namespaces of its own."""
+    needed("ip", "munged", "slurmctld", "slurmd", "sbatch", package="slurm-wlm munge iproute2")
+    if os.geteuid() != 0:
+        pytest.skip("namespaces need root")
+    root = tmp_path_factory.mktemp("slurm")
+    for name in ("state", "spool"):
+        (root / name).mkdir()
+    (root / "slurm.conf").write_text(_SLURM.format(root=root))
+    environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf")}
+    names = ("--mount", "--uts", "--ipc", "--pid", "--net", "--fork", "--mount-proc")
+    command = ("unshare", *names, "--kill-child", "bash", "-c", _START.format(root=root))
+    log = root / "start.log"
+    with started(*command, log=log, env=environment, ends_by=(signal.SIGKILL,)) as process:
+
+        def ready() -> Machine | None:
+            if process.poll() is not None and "Operation not permitted" in text_of(log):
+                pytest.skip(f"namespaces are not permitted: {text_of(log)}")
+            with suppress(RuntimeError, IndexError):
+                children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+                machine = Machine(int(children.split()[0]), environment)
+                if "idle" in machine.run("sinfo", "--noheader", "--format=%t"):
+                    return machine
+            return None
+
+        yield wait_until(ready, log, alive=process)
 
 
 class Job:
@@ -198,7 +164,8 @@ class Job:
         self.log = home / f"mscam-nightly-{self.number}.log"
 
     def state(self) -> dict[str, str]:
-        return self.node.slurm_job(self.number)
+        text = self.node.run("scontrol", "--oneliner", "show", "job", self.number)
+        return dict(part.split("=", 1) for part in text.split() if "=" in part)
 
     def record(self) -> Any:
         return json.loads((self.home / "run/run.json").read_text())
