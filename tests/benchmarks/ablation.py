@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.engine import fit
@@ -80,23 +79,20 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     return score_partition(data.labels, model.labels_)
 
 
-def _columns(row: NDArray[np.float64]) -> list[str]:
+def _columns(row: Iterable[tuple[float, float]]) -> list[str]:
     return [f"{accuracy:.3f}, {ari:.3f}" for accuracy, ari in row]
 
 
-def main(
-    names: Sequence[str] = NAMES, variants: Mapping[str, Mapping[str, Any]] = VARIANTS
-) -> dict[str, NDArray[np.float64]]:
-    """Print the table line by line, and return the scores (variants, 2) of each set."""
+def main(names: Sequence[str], variants: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the table line by line."""
     write_head("data set", *variants)
-    rows: dict[str, NDArray[np.float64]] = {}
+    rows = []
     for name in names:
         data = read_set(name)
         scores = [scores_of(data, settings) for settings in variants.values()]
-        rows[name] = np.array([(score.accuracy, score.adjusted_rand_index) for score in scores])
-        write_row(name, *_columns(rows[name]))
-    write_row("mean", *_columns(np.mean(list(rows.values()), axis=0)))
-    return rows
+        rows.append([(score.accuracy, score.adjusted_rand_index) for score in scores])
+        write_row(name, *_columns(rows[-1]))
+    write_row("mean", *_columns(np.mean(rows, axis=0)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 A fit in this process records the CPU seconds, result bytes and dependencies of each task, and the results
 for which the driver waits. The recorded tasks are then scheduled on simulated workers in the order of submission, with a fixed overhead for each task and each wait
-and without transfer costs: an upper bound on the speed-up. ``--quick`` takes small data.
+and without transfer costs: an upper bound on the speed-up.
 """
 
 from __future__ import annotations
@@ -92,13 +92,7 @@ def _positions(several: Iterable[Any]) -> Iterator[int]:
             yield from _positions(one)
 
 
-def simulate(
-    recording: Recording,
-    n_workers: int,
-    *,
-    overhead: float = _OVERHEAD,
-    round_trip: float = _ROUND_TRIP,
-) -> float:
+def simulate(recording: Recording, n_workers: int) -> float:
     """Seconds until the recorded tasks have ended on some workers: each free one takes the first task that can run."""
     tasks, waits = recording.tasks, recording.waits
     left = [set(task.dependencies) for task in tasks]
@@ -129,16 +123,16 @@ def simulate(
                 heapq.heappush(ready, index)
         if is_waiting and n_waits < len(waits) and waits[n_waits] <= done:
             is_waiting = False
-            heapq.heappush(events, (now + round_trip, -1))
+            heapq.heappush(events, (now + _ROUND_TRIP, -1))
         while n_idle and ready:
             index = heapq.heappop(ready)
             n_idle -= 1
-            heapq.heappush(events, (now + tasks[index].seconds + overhead, index))
+            heapq.heappush(events, (now + tasks[index].seconds + _OVERHEAD, index))
     return now
 
 
-def print_tables(recording: Recording, workers: Sequence[int]) -> list[float]:
-    """Print the speed-up over workers and the seconds of each stage, and return the speed-ups."""
+def print_tables(recording: Recording, workers: Sequence[int]) -> None:
+    """Print the speed-up over workers and the seconds of each stage."""
     tasks = recording.tasks
     largest = max(task.n_bytes for task in tasks) / 2**20
     sys.stdout.write(
@@ -147,11 +141,9 @@ def print_tables(recording: Recording, workers: Sequence[int]) -> list[float]:
     )
     write_head("workers", "seconds", "speed-up", "efficiency")
     alone = simulate(recording, 1)
-    speed_ups = []
     for n_workers in workers:
         seconds = simulate(recording, n_workers)
-        speed_ups.append(alone / seconds)
-        write_row(n_workers, seconds, speed_ups[-1], speed_ups[-1] / n_workers)
+        write_row(n_workers, seconds, alone / seconds, alone / seconds / n_workers)
     of_stage: dict[str, list[float]] = collections.defaultdict(list)
     for task in tasks:
         of_stage[task.stage].append(task.seconds)
@@ -159,22 +151,19 @@ def print_tables(recording: Recording, workers: Sequence[int]) -> list[float]:
     write_head("stage", "CPU s", "tasks", "longest")
     for stage, times in sorted(of_stage.items(), key=lambda item: -sum(item[1])):
         write_row(stage, sum(times), len(times), max(times))
-    return speed_ups
 
 
-def main(arguments: Sequence[str] | None = None) -> list[float]:
-    """Record, simulate, print, and return the speed-ups."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Record, simulate and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=5000)
     parser.add_argument("--dims", type=int, nargs="+", help="one number of columns for each view")
     parser.add_argument("--views", type=int, default=64, help="that many views of 40 columns")
     parser.add_argument("--workers", type=int, nargs="+", default=_WORKERS)
-    parser.add_argument("--quick", action="store_true", help="12 views of 10 columns, 300 samples")
     options = parser.parse_args(arguments)
-    n_samples = 300 if options.quick else options.samples
-    dims = [10] * 12 if options.quick else options.dims or [40] * options.views
-    views, _ = subspace_views(n_samples, dims, n_clusters=_N_CLUSTERS)
-    return print_tables(record_fit(views), options.workers)
+    dims = options.dims or [40] * options.views
+    views, _ = subspace_views(options.samples, dims, n_clusters=_N_CLUSTERS)
+    print_tables(record_fit(views), options.workers)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ _SEPARATIONS = [0.7, 1.0, 1.6]
 _MIN = 15
 
 # Sets of three views or more, small enough for all methods.
-SETS = ["msrcv1", "ngs", "bbc", "prokaryotic", "proteinfold", "reuters1200", "handwritten"]
+_SETS = ["msrcv1", "ngs", "bbc", "prokaryotic", "proteinfold", "reuters1200", "handwritten"]
 _COLUMNS = 50
 
 # How many views of noise and reordered ones are added to V views.
@@ -48,11 +48,11 @@ _ADDED: dict[str, Callable[[int], tuple[int, int]]] = {
 }
 
 
-def mixtures(sizes: Sequence[int] = _SIZES) -> list[Data]:
+def mixtures() -> list[Data]:
     """Mixtures in the order of the separation of their clusters; every fourth also has a view of noise."""
     found: list[Data] = []
     for n_clusters, ratio in _SHAPES:
-        for n_samples in sizes:
+        for n_samples in _SIZES:
             for separation in _SEPARATIONS:
                 rng = np.random.default_rng(len(found))
                 shares = ratio ** np.arange(n_clusters)
@@ -82,10 +82,10 @@ def with_useless_views(views: Sequence[Array], added: str) -> list[Array]:
     return [*views, *noise, *reordered]
 
 
-def with_added_views(sets: Sequence[str] = SETS) -> Iterator[Data]:
+def with_added_views() -> Iterator[Data]:
     """Benchmark sets by the views that are added."""
     for added in _ADDED:
-        for data in map(read_set, sets):
+        for data in map(read_set, _SETS):
             yield added, with_useless_views(data.views, added), data.labels
 
 
@@ -119,8 +119,8 @@ def drawn(data: Data, per_class: int, seed: int) -> Data:
     return name, [view[rows] for view in views], coded(labels[rows])
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, list[float]]:
-    """Print the table line by line and the mean over its lines, and return the scores of each line."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table line by line and the mean over its lines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", nargs="?", choices=DATA, default="packages")
     parser.add_argument("--seeds", type=int, default=3)
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[float]]:
     )
     options = parser.parse_args(arguments)
     write_head("data set", "n", "views", "c", *options.methods)
-    means: dict[str, list[float]] = {}
+    means = []
     found = from_folder(options.folder) if options.folder else DATA[options.data]()
     for name, sets in itertools.groupby(found, key=operator.itemgetter(0)):
         if options.only and name not in options.only:
@@ -149,21 +149,17 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, list[float]]:
         n_classes = len(np.unique(labels))
         if options.per_class and n_classes < _MIN_CLASSES:
             continue
-        means[name] = [
-            float(
-                np.mean(
-                    [
-                        ari(one, draw[1], draw[2], seed=seed, scales=options.scales)
-                        for seed, draw in draws
-                    ]
-                )
-            )
-            for one in options.methods
+        scores = [
+            [
+                ari(one, draw[1], draw[2], seed=seed, scales=options.scales)
+                for one in options.methods
+            ]
+            for seed, draw in draws
         ]
+        means.append(np.mean(scores, axis=0))
         sizes = (len(labels), len(views), n_classes) if len(draws) == options.seeds else ("",) * 3
-        write_row(name, *sizes, *means[name])
-    write_row("mean", "", "", "", *map(float, np.mean([*means.values()], axis=0)))
-    return means
+        write_row(name, *sizes, *map(float, means[-1]))
+    write_row("mean", "", "", "", *map(float, np.mean(means, axis=0)))
 
 
 if __name__ == "__main__":
