@@ -77,11 +77,6 @@ def bucket(server: str, environment: pytest.MonkeyPatch) -> Iterator[Any]:
     client.close()
 
 
-def keys(client: Any) -> list[str]:
-    """Names of the objects in the bucket."""
-    return [item["Key"] for item in client.list_objects_v2(Bucket="bucket").get("Contents", [])]
-
-
 def real_dtypes() -> st.SearchStrategy[np.dtype[Any]]:
     """Every dtype of real numbers up to 64 bits, in either byte order."""
     return st.one_of(

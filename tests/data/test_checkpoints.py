@@ -30,13 +30,11 @@ from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.resume import run_pipeline
-from mscam_dask.pipeline.settings import OutputTable, Settings
-from mscam_dask.pipeline.toml_document import parse_override
-from tests.data.conftest import keys
+from mscam_dask.pipeline.settings import OutputTable
 from tests.data.object_servers import MemoryFiles
 from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes
-from tests.pipeline.runs import QUIET, THREE, Stopped, at, stop
+from tests.pipeline.runs import QUIET, Stopped, at, stop, write_tiny
 from tests.synthetic import save_npz, three_subspaces
 
 
@@ -167,54 +165,35 @@ def test_checkpoints_below_a_url(object_files: MemoryFiles) -> None:
     assert len(object_files.content) == 2
 
 
-PLACE = ObjectPath("s3://bucket/checkpoints/one")
-
-
-# ----------------------------------------------------------------------------- runs
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    save_npz(tmp_path / "tiny.npz", three_subspaces())
-    file = tmp_path / "tiny.toml"
-    output = "[output]\ncheckpoints = 's3://bucket/checkpoints'\n"
-    file.write_text(f"[data]\nsource = 'tiny.npz'\n{THREE}{QUIET}{output}")
-    return read_config(file)
+def pipeline(folder: Path, checkpoints: object = "s3://bucket/checkpoints") -> Path:
+    save_npz(folder / "tiny.npz", three_subspaces())
+    return write_tiny(folder, f"{QUIET}[output]\ncheckpoints = '{checkpoints}'\n")
 
 
 @pytest.mark.thorough
-def test_a_run_goes_on_in_another_directory(
-    bucket: Any, settings: Settings, tmp_path: Path
+@pytest.mark.parametrize("is_url", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_goes_on_in_another_directory_unless_it_is_to_start_again(
+    object_files: MemoryFiles, tmp_path: Path, is_url: bool, overwrite: bool
 ) -> None:
+    shared = tmp_path / "shared"
+    place = "s3://bucket/checkpoints" if is_url else shared
+
+    def kept() -> list[object]:
+        return [*object_files.content] if is_url else [*shared.iterdir()]
+
+    settings = read_config(pipeline(tmp_path, place))
     local = msgspec.structs.replace(settings, output=OutputTable())
     run_pipeline(local, tmp_path / "undisturbed")
-    assert keys(bucket) == []
     with pytest.raises(Stopped):  # the computer is taken away
         run_pipeline(settings, tmp_path / "node 1", observers=[at(stop)])
-    assert any(key.endswith("/record/zarr.json") for key in keys(bucket))
-    outcome = run_pipeline(settings, tmp_path / "node 2")
+    assert kept()
+    outcome = run_pipeline(settings, tmp_path / "node 2", overwrite=overwrite)
     assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
-    (entry,) = outcome.record.resumed
-    assert entry.after_iteration is not None
-    assert "s3://bucket/checkpoints/tiny-" in entry.warnings[0]
-    assert keys(bucket) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_run_goes_on_from_a_directory_unless_it_is_to_start_again(
-    settings: Settings, tmp_path: Path, *, overwrite: bool
-) -> None:
-    shared = f"output.checkpoints='{tmp_path / 'shared'}'"
-    elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
-    with pytest.raises(Stopped):
-        run_pipeline(elsewhere, tmp_path / "node 1", observers=[at(stop)])
-    outcome = run_pipeline(elsewhere, tmp_path / "node 2", overwrite=overwrite)
-    assert [entry.after_iteration for entry in outcome.record.resumed] == [1] * (not overwrite)
-    assert list((tmp_path / "shared").iterdir()) == []
-
-
-# ----------------------------------------------------------------------------- no way there
+    resumed = outcome.record.resumed
+    assert [entry.after_iteration for entry in resumed] == [1] * (not overwrite)
+    assert all(f"{place}/tiny-" in entry.warnings[0] for entry in resumed)
+    assert not kept()
 
 
 @pytest.fixture
@@ -236,17 +215,14 @@ def strict(server: str, bucket: Any) -> Iterator[None]:
 
 @pytest.mark.thorough
 def test_wrong_credentials_are_said_and_not_shown(
-    strict: None,
-    settings: Settings,
-    tmp_path: Path,
-    environment: pytest.MonkeyPatch,
+    strict: None, tmp_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     environment.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONGWRONG1")
     environment.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-not-to-be-shown")
     with pytest.raises(ConfigurationError) as refused:
-        FileCheckpointStore(PLACE).load()
+        FileCheckpointStore(ObjectPath("s3://bucket/checkpoints/one")).load()
     assert re.match(quotes("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), str(refused.value))
-    arguments = ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
+    arguments = ["run", str(pipeline(tmp_path)), "-o", str(tmp_path / "run")]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2, result.output
     assert "AWS_SECRET_ACCESS_KEY" in result.stderr
