@@ -18,7 +18,6 @@ from mscam_dask.pipeline.resume import run_pipeline
 from mscam_dask.pipeline.toml_document import Override
 from tests.browser import Browser
 from tests.deploy.files import imported
-from tests.docs.pages import run_page
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 
@@ -63,13 +62,6 @@ def test_a_panel_of_the_overview_shows_the_blocks_of_its_graph() -> None:
     on_the_diagonal = np.eye(overview.SIZE, dtype=bool)
     assert (shown[~on_the_diagonal] == overview.PAPER).all()
     assert (shown[on_the_diagonal] != overview.PAPER).any(axis=1).all()
-
-
-@pytest.mark.thorough
-def test_the_examples_of_the_page_of_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
-    monkeypatch.chdir(tmp_path)
-    assert run_page(FIGURES.parent / "plots.md") == 3
 
 
 def test_every_picture_of_a_plot_is_on_its_page() -> None:
