@@ -266,7 +266,7 @@ def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> Non
         column = column.dropna() if form == "known samples only" else column
         column.iloc[::-1].to_csv(place, index_label="id")
     data = f"source = '{source}'\npartial_labels = '{place}'"
-    write_tiny(here, QUIET, data=data, clusters="[cluster]\nn_clusters = 3\n")
+    write_tiny(here, QUIET, data=data)
     result = call("run", "tiny.toml", "-o", "runs/k")
     assert result.exit_code == 0, result.output
     screen = " ".join(result.output.split())

@@ -34,8 +34,6 @@ from mscam_dask.plot.pictures import (
 )
 from tests.monitor.report.made_up import block_graph, some_labels
 
-# ---- many clusters ---------------------------------------------------------------------------
-
 
 def test_many_clusters_take_little_memory() -> None:
     labels = some_labels(8000, 4000)
@@ -55,9 +53,6 @@ def test_many_clusters_take_little_memory() -> None:
     assert peak < 120e6  # a number for every pair of clusters is 128e6, for each sample 256e6
 
 
-# ---- properties of the samples -----------------------------------------------------------------
-
-
 def test_text_truth_values_and_few_whole_numbers_are_categories_other_numbers_are_not() -> None:
     for values, names, codes in (
         ([10, 2, None, 2], ("2", "10"), [1, 0, np.nan, 0]),
@@ -73,9 +68,6 @@ def test_text_truth_values_and_few_whole_numbers_are_categories_other_numbers_ar
     found, categories = sample_property(texts)  # of which the most frequent are categories
     assert categories == (*(f"t{index:02d}" for index in range(23)), "other")
     assert found.tolist() == [min(int(text[1:]), 23) for text in texts]
-
-
-# ---- what is drawn ---------------------------------------------------------------------------
 
 
 def test_a_draw_holds_the_listed_samples_and_one_of_each_cluster() -> None:
@@ -97,9 +89,6 @@ def test_contraction_keeps_components() -> None:
     assert n_components == 6
     assert len({*zip(component.tolist(), labels[rows].tolist(), strict=True)}) == 6
     assert contracted.diagonal().max() == 0
-
-
-# ---- the block matrix ------------------------------------------------------------------------
 
 
 def test_pixels_outside_the_blocks_are_empty_and_weights_are_counted() -> None:
@@ -132,9 +121,6 @@ def test_separation_lists_clusters_by_the_weight_that_leaves_them() -> None:
         assert row[3] == [(other, row[2])]
     apart = csr_array(np.where(weights == 2, 0, weights))
     assert separation_rows(block_matrix(apart, np.array([0, 0, 1, 1, 2, 2]))) == []
-
-
-# ---- the plane -------------------------------------------------------------------------------
 
 
 def test_nodes_are_near_those_they_are_connected_with_also_weakly() -> None:
@@ -170,9 +156,6 @@ def test_planes_keep_distances_and_frames_give_the_coordinates_back() -> None:
     assert (drawn[7] < 0).all()
     (narrow,) = principal_planes(np.arange(6.0)[:, None])
     assert narrow.shape == (6, 2)
-
-
-# ---- charts ----------------------------------------------------------------------------------
 
 
 def texts(picture: str) -> list[str]:
@@ -217,9 +200,6 @@ def test_the_tree_has_each_merge() -> None:
     assert tree["csv"].splitlines() == ["first,second,distance", "7,9,0.5", "5,7 9,4"]
     assert "7 with 9; 5 with 7 and 9" in tree["text"]
     assert sorted(texts(tree["svg"])) == ["5", "7", "9"]
-
-
-# ---- tables ----------------------------------------------------------------------------------
 
 
 def test_columns_follow_the_best_assignment() -> None:

@@ -86,13 +86,10 @@ def test_names_that_came_from_data_are_text() -> None:
 
 
 def test_a_page_does_not_grow_with_the_samples_or_clusters() -> None:
-    sizes = {}
-    for n_samples, n_clusters in ((2400, 8), (4800, 8), (2400, 150)):
-        page = run_page(made_up_content(some_labels(n_samples, n_clusters)))
-        sizes[n_samples, n_clusters] = len(page)
-        assert re.search(r"\b2\u202f000 \w+ (2\u202f4|4\u202f8)00\b", page)
-    assert sizes[4800, 8] < 1.1 * sizes[2400, 8]
-    assert sizes[2400, 150] < 2e6
+    few, many = (run_page(made_up_content(some_labels(*size))) for size in ((2400, 8), (4800, 150)))
+    assert re.search(r"\b2\u202f000 \w+ 2\u202f400\b", few)
+    assert re.search(r"\b2\u202f000 \w+ 4\u202f800\b", many)
+    assert len(many) < 1.3 * len(few)
 
 
 @pytest.mark.parametrize("case", ["one cluster", "no embeddings", "no iterations", "many views"])
