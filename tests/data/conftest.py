@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.store.object_store import ObjectPath
 from tests.data.object_servers import MemoryFiles
+from tests.data.readers.matlab_files import save_version_5, save_version_73
 from tests.data.stores import example_data
 
 
@@ -23,6 +24,12 @@ from tests.data.stores import example_data
 def store(tmp_path: Path) -> Path:
     """A store of `example_data`, in chunks of four rows."""
     return write_store(example_data(), tmp_path / "data.zarr", chunk_size=4)
+
+
+@pytest.fixture(params=[save_version_5, save_version_73], ids=["v5", "v7.3"])
+def save(request: pytest.FixtureRequest) -> Any:
+    """Write a file of MATLAB of either kind."""
+    return request.param
 
 
 @pytest.fixture

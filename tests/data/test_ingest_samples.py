@@ -1,4 +1,4 @@
-"""ingest: labels and ids of samples, and sources that have these in different orders."""
+"""ingest: labels and ids of samples, and sources that have these in different orders or on different axes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mscam_dask.data.ingest import IngestReport, ingest
+from mscam_dask.data.ingest import IngestReport, Source, ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
-from tests.data.ingested import COLOUR, LABELS, N, save_npz, stored
-from tests.messages import quotes
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
+from tests.messages import quotes, raises
 
 
 def numbers_in(text: str) -> list[int]:
@@ -106,3 +106,33 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     (of_first, of_second) = report.origin
     assert (of_first["labels"], of_second["labels"]) == ("none", "column 'label'")
     assert numbers_in(of_second["rows"].replace(str(tmp_path), "")) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "samples_in", "quoted"),
+    [
+        ({"colour": COLOUR, "shape": SHAPE.T}, "rows", ["shape", "samples_in='columns'"]),
+        ({"colour": COLOUR, "shape": SHAPE.T}, "columns", ["colour", "samples_in='columns'"]),
+        ({"colour": COLOUR, "y": LABELS[:-1]}, "rows", [6, 7, "labels"]),
+    ],
+)
+def test_other_numbers_of_samples_are_refused(
+    tmp_path: Path, arrays: dict[str, Any], samples_in: Any, quoted: list[object]
+) -> None:
+    np.savez(tmp_path / "a.npz", sample_ids=np.arange(N), **arrays)
+    with raises(DataError, *quoted):
+        ingest(Source(tmp_path / "a.npz", samples_in=samples_in), tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("join", [None, "inner", "outer"])
+def test_a_file_whose_features_are_the_samples_of_the_others(tmp_path: Path, join: Any) -> None:
+    """Each with columns f0, f1, ... too, so that samples of one have the names of features of the others."""
+    frame = pd.DataFrame(COLOUR, [f"s{i}" for i in range(N)], list("fgh"))
+    frames = {"a": frame.T, "b": frame, "c": frame}
+    files = [tmp_path / f"{name}.csv" for name in frames]
+    for file, frame in zip(files, frames.values(), strict=True):
+        frame.to_csv(file)
+    with raises(DataError, "a.csv", "samples_in='columns'"):
+        ingest(files, tmp_path / "s", join=join)
+    turned: list[Path | Source] = [Source(files[0], samples_in="columns"), *files[1:]]
+    assert ingest(turned, tmp_path / "s").n_samples == N
