@@ -226,12 +226,12 @@ def test_few_samples(n_samples: int) -> None:
 EITHER = Choices(initial_graph=True)
 
 
-def moons(n_views: int = 2, *, seed: int = 0, n_samples: int = 240) -> tuple[list[Array], Any]:
+def moons(n_views: int) -> tuple[list[Array], Any]:
     """Two half circles in every view, a sample's place on its circle another in each.
 
     Few samples are near in all views at once, so the mean distance knows little of the circles.
     """
-    rng = np.random.default_rng(seed)
+    rng, n_samples = np.random.default_rng(0), 240
     labels = np.arange(n_samples) % 2
     views = []
     for _ in range(n_views):

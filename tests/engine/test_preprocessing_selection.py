@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM, Constants
 from mscam_dask.data.store.dataset import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.preprocessing_selection import select_view_settings
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
-from tests.messages import quotes
+from tests.messages import raises
 from tests.synthetic import distances_between, gaussian_views
 
 OPTIONS = tuple(
@@ -36,6 +39,22 @@ def spoilt_by_units(n: int = 240) -> dict[str, NDArray[np.float64]]:
     return views
 
 
+def selected(
+    data: MultiViewData,
+    options: Sequence[ViewSettings] = OPTIONS,
+    *,
+    seed: int = 0,
+    n_clusters: int = 3,
+    **more: int,
+) -> Sequence[ViewSettingsSelected]:
+    with SerialExecutor() as executor:
+        stage = Stage(executor, "views")
+        records, *_ = select_view_settings(
+            stage, data, options, seed, {}, n_clusters=n_clusters, **more
+        )
+    return records
+
+
 @pytest.mark.parametrize(("n_samples", "n_compared"), [(240, 3000), (600, 150)])
 @pytest.mark.parametrize("n_copies", [1, 4])
 def test_a_column_of_another_unit_makes_the_columns_be_standardised(
@@ -48,15 +67,9 @@ def test_a_column_of_another_unit_makes_the_columns_be_standardised(
         views[f"more {copy}"] = views["a"] + 0.3 * rng.standard_normal(views["a"].shape)
     data = as_multi_view(views)
     stored = as_multi_view(write_store(data, tmp_path / "data.zarr"))
-    with SerialExecutor() as executor:
-        found, of_store = (
-            select_view_settings(
-                Stage(executor, "views"), one, OPTIONS, 3, {}, n_clusters=3, n_compared=n_compared
-            )
-            for one in (data, stored)
-        )
+    found, of_store = (selected(one, seed=3, n_compared=n_compared) for one in (data, stored))
     assert of_store == found
-    records = {record.view: record for record in found[0]}
+    records = {record.view: record for record in found}
     assert records["c"].scale == "standard"
     assert records["c"].ahead > 4.0
     assert all(record.agreement > 0.1 for record in records.values())
@@ -65,39 +78,27 @@ def test_a_column_of_another_unit_makes_the_columns_be_standardised(
 def test_distance_views_differ_in_alpha_alone() -> None:
     rows = spoilt_by_units(60)["a"]
     data = as_multi_view({"d": distances_between(rows), "a": rows}, view_type={"d": "distance"})
-    with SerialExecutor() as executor:
-        records, *_ = select_view_settings(
-            Stage(executor, "views"), data, OPTIONS, 0, {}, n_clusters=3
-        )
-    assert records[0].scale == OPTIONS[0].scale
+    assert selected(data)[0].scale == OPTIONS[0].scale
 
 
 def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     rng = np.random.default_rng(1)
     data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
-    with SerialExecutor() as executor:
-        records, *_ = select_view_settings(
-            Stage(executor, "views"), data, OPTIONS, 0, {}, n_clusters=3
-        )
-        assert records[0].scale == "standard"
-        with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
-            select_view_settings(Stage(executor, "views"), data, OPTIONS[:2], 0, {}, n_clusters=3)
-
-
-def shares_a_faint_nuisance(n: int = 300) -> dict[str, NDArray[np.float64]]:
-    """Views of three plain clusters and of a faint angle that is not about them."""
-    rng = np.random.default_rng(4)
-    truth = np.arange(n) % 3
-    angle = rng.uniform(0, 2 * np.pi, n)[:, None] * [1, 1, 2, 2]
-    nuisance = 0.03 * np.cos(angle - [0, np.pi / 2, 0, np.pi / 2])
-    return {
-        name: np.hstack([2 * rng.normal(size=(3, 4))[truth] + rng.normal(size=(n, 4)), nuisance])
-        for name in ("a", "b", "c")
-    }
+    assert selected(data)[0].scale == "standard"
+    with raises(DataError, "'age'", "scale='unit'"):
+        selected(data, OPTIONS[:2])
 
 
 def test_the_judge_of_partitions_decides_between_the_two() -> None:
-    views = shares_a_faint_nuisance()
+    """Views of three plain clusters and of a faint angle that is not about them."""
+    rng = np.random.default_rng(4)
+    truth = np.arange(300) % 3
+    angle = rng.uniform(0, 2 * np.pi, 300)[:, None] * [1, 1, 2, 2]
+    nuisance = 0.03 * np.cos(angle - [0, np.pi / 2, 0, np.pi / 2])
+    views = {
+        name: np.hstack([2 * rng.normal(size=(3, 4))[truth] + rng.normal(size=(300, 4)), nuisance])
+        for name in ("a", "b", "c")
+    }
     data = as_multi_view(views)
     options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
     solution = run_fit(
@@ -112,7 +113,6 @@ def test_the_judge_of_partitions_decides_between_the_two() -> None:
     assert solution.parameters.view_settings == tuple(
         ViewSettings(record.scale, record.alpha) for record in solution.selected_view_settings
     )
-    truth = np.arange(300) % 3
     assert adjusted_rand_index(truth, solution.labels) == 1.0
 
 
@@ -133,10 +133,8 @@ def test_rows_of_few_columns_keep_their_length() -> None:
     model = MSCAM(2).fit(views)
     assert adjusted_rand_index(labels, model.labels_) == 1.0
     assert {one.scale for one in model.view_settings_.values()} == {"standard"}
-    data, unit = as_multi_view(views), [option for option in OPTIONS if option.scale == "unit"]
-    with SerialExecutor() as executor:  # if it is asked for, they have unit length
-        chosen = select_view_settings(Stage(executor, "views"), data, unit, 0, {}, n_clusters=2)
-    assert {one.scale for one in chosen[0]} == {"unit"}
+    chosen = selected(as_multi_view(views), OPTIONS[:2], n_clusters=2)
+    assert {one.scale for one in chosen} == {"unit"}  # as it is asked for
 
 
 VIEWS = dict(zip("ba", gaussian_views(0, n_samples=72, dims=(3, 5))[0], strict=True))

@@ -34,9 +34,9 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 Array = NDArray[np.float64]
 
 
-def blurred(seed: int = 0, *, n_samples: int = 240, c: int = 4) -> tuple[list[Array], Any]:
+def blurred(seed: int = 0, *, n_samples: int = 240) -> tuple[list[Array], Any]:
     """Clusters in a few directions of three views, and more variance in as many others."""
-    rng = np.random.default_rng(seed)
+    rng, c = np.random.default_rng(seed), 4
     labels = rng.permutation(np.arange(n_samples) % c)
     views = []
     for _ in range(3):

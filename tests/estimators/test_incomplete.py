@@ -27,11 +27,11 @@ Array = NDArray[np.float64]
 
 
 def with_gaps(
-    seed: int = 0, *, share: float = 0.3, n_samples: int = 150, spread: float = 1.5
+    *, share: float = 0.3, n_samples: int = 150
 ) -> tuple[list[Array], NDArray[np.int64], NDArray[np.bool_]]:
     """Views with absent samples, labels, and whether each view has each sample."""
-    views, labels = gaussian_views(seed, n_samples=n_samples, spread=spread)
-    rng = np.random.default_rng(seed)
+    views, labels = gaussian_views(0, n_samples=n_samples, spread=1.5)
+    rng = np.random.default_rng(0)
     has = rng.random((n_samples, len(views))) >= share
     has[~has.any(axis=1), 0] = True
     return absent_where(views, ~has), labels, has
@@ -197,9 +197,9 @@ def test_too_many_incomplete_samples_are_refused() -> None:
         assert len(quick().fit(complete).labels_) == 150
 
 
-def holed(seed: int = 0) -> list[NDArray[np.float64]]:
+def holed() -> list[NDArray[np.float64]]:
     """Views of 72 samples; cells of the first and the last are missing."""
-    views, _ = gaussian_views(seed, n_samples=72, spread=1.5, dims=(4, 7, 3))
+    views, _ = gaussian_views(0, n_samples=72, spread=1.5, dims=(4, 7, 3))
     views[0][[3, 3, 9], [0, 2, 1]] = np.nan
     views[2][5, 1] = np.nan
     return views

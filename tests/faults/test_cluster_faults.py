@@ -32,7 +32,7 @@ from tests.engine.same_bits import bits
 from tests.estimators.small import quick
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.pipeline.runs import HERE, THREE, again, write_tiny
-from tests.processes import mscam, run, wait_until
+from tests.processes import mscam, run, text_of, wait_until
 from tests.synthetic import gaussian_views
 
 pytestmark = [
@@ -192,10 +192,6 @@ def test_runs_killed_at_random_moments_end_with_the_same_bits(arguments: str) ->
     assert f"{n_runs}/{n_runs} identical" in done.stdout
 
 
-def iterations_in(events: Path) -> int:
-    return events.read_text().count('"event":"iteration_finished"') if events.exists() else 0
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 @pytest.mark.thorough
@@ -206,7 +202,8 @@ def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     root = tmp_path / "cut"
     command = mscam("run", file, "-o", root, "--plain")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        wait_until(lambda: iterations_in(root / "events.jsonl") >= 2, alive=process)
+        events, mark = root / "events.jsonl", '"event":"iteration_finished"'
+        wait_until(lambda: text_of(events).count(mark) >= 2, alive=process)
         process.send_signal(number)
         rest = process.stderr.read()
         # the deadline of the package is 5 s; what is over is the end of the interpreter

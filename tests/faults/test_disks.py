@@ -169,25 +169,6 @@ def test_a_store_is_the_old_one_or_the_new_one(
 # -- runs --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The data and the pipeline, and in "d" what is traced."""
-    write_data(tmp_path, 3)
-    (tmp_path / "d").mkdir()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def write_data(folder: Path, seed: int) -> None:
-    views, _ = gaussian_views(seed, n_samples=30, spread=1.0, dims=(3, 4))
-    np.savez(folder / "tiny.npz", allow_pickle=False, a=views[0], b=views[1])
-
-
-def run_tiny(folder: Path, more: str = "", **options: Any) -> list[int]:
-    """Labels of a run with more lines in its table of the clustering."""
-    return labels(again(write_tiny(folder, f"{more}\n{QUIET}"), **options).directory.path)
-
-
 def labels(path: Path) -> list[int]:
     """Labels of a whole run: load_run compares its files with their checksums."""
     found: list[int] = load_run(path).labels_.tolist()
@@ -217,15 +198,24 @@ def labels_if_any(path: Path) -> list[int] | None:
 @of_cuts
 @pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_run_that_is_the_first_or_replaces_another(
-    folder: Path, most: int | None, is_first: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, is_first: bool
 ) -> None:
-    path = folder / "d" / "out"
-    before = None if is_first else run_tiny(folder, output=path)
+    views, _ = gaussian_views(3, n_samples=30, spread=1.0, dims=(3, 4))
+    np.savez(tmp_path / "tiny.npz", allow_pickle=False, a=views[0], b=views[1])
+    root = tmp_path / "d"
+    root.mkdir()
+    monkeypatch.chdir(tmp_path)
+    path = root / "out"
+
+    def run_tiny(more: str = "", *, overwrite: bool = False) -> list[int]:
+        file = write_tiny(tmp_path, f"{more}\n{QUIET}")
+        return labels(again(file, output=path, overwrite=overwrite).directory.path)
 
     def start() -> list[int]:
-        return run_tiny(folder, "alpha = 0.01\nscale = 'none'", output=path, overwrite=not is_first)
+        return run_tiny("alpha = 0.01\nscale = 'none'", overwrite=not is_first)
 
-    trace = traced(folder / "d", start)
+    before = None if is_first else run_tiny()
+    trace = traced(root, start)
     after = labels(path)
     assert before != after, "a test that cannot tell the two"
     for number, cut in enumerate(trace.cuts(most=most)):

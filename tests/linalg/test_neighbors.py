@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -167,11 +166,11 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(5)
 
 
-def views_with_gaps(rng: np.random.Generator, n: int = N) -> list[NDArray[np.float64]]:
+def views_with_gaps(rng: np.random.Generator) -> list[NDArray[np.float64]]:
     """Three views, NaN for absent samples; samples 0 and 1 share none."""
-    views = [rng.standard_normal((n, r)) for r in (2, 3, 1)]
+    views = [rng.standard_normal((N, r)) for r in (2, 3, 1)]
     for view in views:
-        view[rng.random(n) < 0.4] = np.nan
+        view[rng.random(N) < 0.4] = np.nan
     views[0][:2], views[1][:2], views[2][:2] = 1.0, np.nan, np.nan
     views[0][1], views[1][1] = np.nan, 1.0
     views[2][2:] = np.nan_to_num(views[2][2:], nan=0.5)
@@ -236,19 +235,8 @@ def test_induced_laplacian_is_that_of_the_subgraph(rng: np.random.Generator) -> 
 Array = NDArray[Any]
 
 
-def build_ivf(
-    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int
-) -> IVFIndex:
-    """The steps of the engine, for one block."""
-    n = len(points)
-    sample = points[training_rows(0, n, n, seed, cell_points)]
-    centers = train_centers([sample], max(1, n // cell_points), seed)
-    cells = assign_to_cells(points, centers)
-    return cut_cells([cells], centers, n_candidates, cell_points)
-
-
-def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> WeightedBlocks:
-    rng = np.random.default_rng(seed)
+def blobs(n: int = 1500) -> WeightedBlocks:
+    rng, dims = np.random.default_rng(0), (6, 10)
     labels = rng.integers(0, 5, n)
     slabs = tuple(
         (rng.standard_normal((n, d)) + 2 * rng.standard_normal((5, d))[labels]).astype(np.float32)
@@ -258,8 +246,11 @@ def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> Weight
 
 
 def cells_of(points: WeightedBlocks, n_candidates: int = 10) -> IVFIndex:
-    rows = points.stacked(slice(None), np.float32)
-    return build_ivf(rows, n_candidates=n_candidates, seed=3, cell_points=40)
+    """The steps of the engine, for one block."""
+    rows, n, seed, cell_points = points.stacked(slice(None), np.float32), len(points), 3, 40
+    sample = rows[training_rows(0, n, n, seed, cell_points)]
+    centers = train_centers([sample], max(1, n // cell_points), seed)
+    return cut_cells([assign_to_cells(rows, centers)], centers, n_candidates, cell_points)
 
 
 def searched(

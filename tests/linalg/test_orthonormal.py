@@ -42,20 +42,17 @@ def test_orientation_of_a_pair_of_equal_size_is_by_position() -> None:
     assert orient_columns(np.zeros((0, 2))).shape == (0, 2)
 
 
-def check_nearest(found: Array, given_matrix: Array) -> None:
-    """The orthonormal w is nearest to M iff M = w H with H symmetric positive semi-definite."""
-    remainder = found.T @ given_matrix
-    assert_allclose(found.T @ found, np.eye(found.shape[1]), atol=1e-13)
-    assert_allclose(found @ remainder, given_matrix, atol=1e-12)
-    assert_allclose(remainder, remainder.T, atol=1e-12)
-    assert scipy.linalg.eigvalsh(remainder)[0] >= -1e-12
-
-
 @settings(max_examples=30)
 @given(shapes, seeds)
 def test_polar_factor_is_the_nearest_orthonormal_matrix(shape: tuple[int, int], seed: int) -> None:
+    """The orthonormal w is nearest to M iff M = w H with H symmetric positive semi-definite."""
     matrix = np.random.default_rng(seed).standard_normal(shape)
-    check_nearest(polar_factor(matrix), matrix)
+    found = polar_factor(matrix)
+    remainder = found.T @ matrix
+    assert_allclose(found.T @ found, np.eye(found.shape[1]), atol=1e-13)
+    assert_allclose(found @ remainder, matrix, atol=1e-12)
+    assert_allclose(remainder, remainder.T, atol=1e-12)
+    assert scipy.linalg.eigvalsh(remainder)[0] >= -1e-12
 
 
 def test_polar_factor_of_a_rank_deficient_matrix_is_orthonormal() -> None:

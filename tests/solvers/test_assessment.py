@@ -33,6 +33,7 @@ from mscam_dask.types.result import Assessment, Borders, Structure
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
+from tests.synthetic import gaussian_views
 
 
 def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.float64]:
@@ -225,14 +226,6 @@ def distances(found: LinearDiscriminants) -> Array:
     return oracle.pair_distances(found.points.astype(np.float64))
 
 
-def example(
-    seed: int = 0, *, n: int = 60, d: int = 5, c: int = 3, apart: float = 2.0
-) -> tuple[Array, NDArray[np.int64]]:
-    rng = np.random.default_rng(seed)
-    labels = rng.permutation(np.arange(n) % c)
-    return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[labels], labels
-
-
 def covariances(points: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]:
     """Between clusters and within, sample by sample; the second one shrunk."""
     n, r = points.shape
@@ -249,7 +242,7 @@ def covariances(points: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]
 @given(seed=st.integers(0, 10**6), c=st.integers(2, 5))
 def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j); the separation is tr (S + B)⁻¹ B."""
-    rows, labels = example(seed, c=c)
+    (rows,), labels = gaussian_views(seed, n_samples=60, n_clusters=c, spread=2.0, dims=(5,))
     view = prepared(rows)
     points = ridge_points(view)
     between, within = covariances(points, labels)

@@ -68,11 +68,6 @@ def partition_graph(points: Any, labels: Labels, k: int) -> csr_array[np.float64
     return bridged([rows], [points], [(0, len(labels))], labels, k)[0]
 
 
-def edges_of_rows(labels: Labels, k: int) -> Labels:
-    """Number (n, 1) of neighbors of each row: k, or all other members of its cluster."""
-    return np.asarray(np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None])
-
-
 def assert_closed_around(graph: csr_array[np.float64], labels: Labels) -> None:
     """Components are the clusters; rows are on the simplex, empty for a sample alone."""
     A = graph.toarray()
@@ -103,10 +98,10 @@ def test_components_are_exactly_the_clusters(problem: tuple[Array, Labels, int])
     assert_closed_around(partition_graph(embedding, labels, k), labels)
 
 
-def far_groups(seed: int, n: int, n_groups: int) -> tuple[Array, Labels]:
+def far_groups(seed: int, n: int) -> tuple[Array, Labels]:
     """Points in distant groups of unequal sizes, exact in single precision, and the groups."""
     rng = np.random.default_rng(seed)
-    groups = np.sort(rng.integers(0, n_groups, n) * rng.integers(0, 2, n))
+    groups = np.sort(rng.integers(0, 4, n) * rng.integers(0, 2, n))
     points = rng.standard_normal((n, 2)) + rng.permutation(50)[groups][:, None] * [20.0, 0.0]
     order = rng.permutation(n)
     return points[order].astype(np.float32).astype(np.float64), groups[order]
@@ -116,7 +111,7 @@ def far_groups(seed: int, n: int, n_groups: int) -> tuple[Array, Labels]:
 @settings(max_examples=30)
 def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: int) -> None:
     n = 30
-    views = [far_groups(seed + number, n, 4)[0] for number in range(2)]
+    views = [far_groups(seed + number, n)[0] for number in range(2)]
     rng = np.random.default_rng(seed)
     for view, other in (views, views[::-1]):
         view[(rng.random(n) < 0.3) & ~np.isnan(other[:, 0])] = np.nan
@@ -195,7 +190,7 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
     problem: tuple[int, int, int, int], n_rows: int, bounds: tuple[int, int], n_candidates: int
 ) -> None:
     seed, n, k, n_clusters = problem
-    points, groups = far_groups(seed, n, 4)
+    points, groups = far_groups(seed, n)
     rng = np.random.default_rng(seed)
     labels = canonical_labels(groups % n_clusters if seed % 2 else rng.integers(0, n_clusters, n))
     candidates = some_candidates(points, min(n_candidates, n - 1), seed)
@@ -229,7 +224,8 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
     assert_array_equal(found.ends, np.flatnonzero(several))
     assert found.components.count == len(np.unique(labels))
     assert_array_equal(found.components.labels, labels)
-    expected = oracle.bridged(distances, rows, labels, edges_of_rows(labels, k))
+    n_neighbors = np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None]
+    expected = oracle.bridged(distances, rows, labels, n_neighbors)
     assert_allclose(found.affinity, expected, atol=1e-6)
 
 

@@ -40,11 +40,10 @@ from mscam_dask.solvers.partition_score import (
     reference_graphs,
     view_scores,
 )
-from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
+from mscam_dask.solvers.row_blocks import ViewShape, ViewType
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 from tests import oracle
-from tests.blocks import small_blocks
 from tests.solvers.test_borders import normals
 from tests.synthetic import gaussian_views
 
@@ -107,17 +106,9 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-def graphs_of(
-    rows: Array, view_type: ViewType = "features", *, k: int = 5, block_bytes: int = BLOCK_BYTES
-) -> ReferenceGraphs:
+def graphs_of(rows: Array, view_type: ViewType = "features", *, k: int = 5) -> ReferenceGraphs:
     shape = ViewShape(len(rows), rows.shape[1], view_type)
-    with small_blocks(block_bytes):
-        return reference_graphs(lambda start, stop: rows[start:stop], shape, k)
-
-
-def blobs(seed: int = 0, *, n: int = 60, c: int = 3, spread: float = 6.0) -> tuple[Array, Labels]:
-    (rows,), labels = gaussian_views(seed, n_samples=n, n_clusters=c, spread=spread, dims=(4,))
-    return rows, labels
+    return reference_graphs(lambda start, stop: rows[start:stop], shape, k)
 
 
 def symmetric_graph(distances: Array, k: int) -> Array:
@@ -187,7 +178,7 @@ def test_the_unit_of_a_view_does_not_matter(view_type: ViewType, exponent: int) 
 
 
 def test_samples_that_a_view_lacks_have_no_evidence_and_the_others_all_of_it() -> None:
-    rows, labels = blobs(n=40)
+    (rows,), labels = gaussian_views(0, n_samples=40, spread=6.0, dims=(4,))
     whole = graphs_of(rows)
     has = np.flatnonzero(np.arange(60) % 3)
     everybody = np.zeros(60, dtype=np.int64)

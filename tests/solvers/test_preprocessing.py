@@ -9,8 +9,8 @@ from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.preprocessing import Choice, choose_view_settings, uninformative_views
 
 
-def lists_of(rows: NDArray[np.float64], k: int = 6) -> NDArray[np.int64]:
-    return nearest_neighbors(rows, k)[0]
+def lists_of(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    return nearest_neighbors(rows, 6)[0]
 
 
 def choices_of(lists: list[list[NDArray[np.int64]]], usual: list[int]) -> list[Choice]:
@@ -21,12 +21,12 @@ def choices_of(lists: list[list[NDArray[np.int64]]], usual: list[int]) -> list[C
     return choose_view_settings(by_setting, every, usual, votes, votes.mean(axis=0), len(lists))
 
 
-def views_with_one_spoilt(n: int = 300) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
+def views_with_one_spoilt() -> tuple[list[list[NDArray[np.int64]]], list[int]]:
     """Three views of the same points; of each, lists of its neighbours and of spoilt ones."""
     rng = np.random.default_rng(0)
-    points = rng.standard_normal((n, 2))
-    good = [lists_of(points + 0.05 * rng.standard_normal((n, 2))) for _ in range(3)]
-    bad = [lists_of(rng.standard_normal((n, 2))) for _ in range(3)]
+    points = rng.standard_normal((300, 2))
+    good = [lists_of(points + 0.05 * rng.standard_normal((300, 2))) for _ in range(3)]
+    bad = [lists_of(rng.standard_normal((300, 2))) for _ in range(3)]
     return [[bad[0], good[0]], [good[1], bad[1]], [bad[2], good[2]]], [1, 0, 1]
 
 

@@ -42,8 +42,8 @@ Array = NDArray[np.float64]
 SCALES: tuple[Scale, ...] = ("standard", "unit", "minmax", "none")
 
 
-def random_view(view_type: ViewType, seed: int = 0, *, n: int = 20, d: int = 6) -> Array:
-    rows = np.random.default_rng(seed).standard_normal((n, d)) * np.arange(1, d + 1) + 3.0
+def random_view(view_type: ViewType, d: int = 6) -> Array:
+    rows = np.random.default_rng(0).standard_normal((20, d)) * np.arange(1, d + 1) + 3.0
     if view_type == "distance":
         return distances_between(rows)
     return rows @ rows.T if view_type == "kernel" else rows
@@ -144,11 +144,9 @@ def test_constant_view_is_refused_by_name(scale: Scale) -> None:
 N = 24
 
 
-def some_views(
-    sizes: tuple[int, ...], *, seed: int = 0
-) -> tuple[list[RidgeView], list[LinearDiscriminants]]:
+def some_views(sizes: tuple[int, ...]) -> tuple[list[RidgeView], list[LinearDiscriminants]]:
     """Views that have so many samples, and their discriminants."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     labels = rng.permutation(np.arange(N) % 3)
     views, learned = [], []
     for number, size in enumerate(sizes):
@@ -226,29 +224,27 @@ def test_distances_of_incomplete_views_are_means_over_those_that_have_both() -> 
 RANK = 5
 
 
-def decaying(seed: int = 0, *, n: int = 90, d: int = 70, fall: float = 0.7) -> Array:
-    """Rows with s = fall⁰, fall¹, … and a mean that is not zero."""
-    rng = np.random.default_rng(seed)
-    left = np.linalg.qr(rng.standard_normal((n, d)))[0]
+def decaying() -> Array:
+    """Rows with s = 0.7⁰, 0.7¹, … and a mean that is not zero."""
+    rng = np.random.default_rng(3)
+    left = np.linalg.qr(rng.standard_normal((90, 70)))[0]
     left = np.linalg.qr(left - left.mean(axis=0))[0]
-    right = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    return np.asarray(3.0 + 10.0 * (left * fall ** np.arange(min(n, d))) @ right.T)
+    right = np.linalg.qr(rng.standard_normal((70, 70)))[0]
+    return np.asarray(3.0 + 10.0 * (left * 0.7 ** np.arange(70)) @ right.T)
 
 
-def found_in(
-    rows: Array, rank: int = RANK, *, block_bytes: int = BLOCK_BYTES
-) -> tuple[Basis, float]:
+def found_in(rows: Array, *, block_bytes: int = BLOCK_BYTES) -> tuple[Basis, float]:
     n, d = rows.shape
 
     def blocks() -> Any:
         for start, stop in row_blocks(n, d, block_bytes=block_bytes):
             yield start, stop, rows[start:stop]
 
-    return truncated_svd(blocks, ViewShape(n, d, "features"), rows.mean(axis=0), rank)
+    return truncated_svd(blocks, ViewShape(n, d, "features"), rows.mean(axis=0), RANK)
 
 
 def test_the_order_of_the_samples_and_blocks_do_not_matter() -> None:
-    rows = decaying(3)
+    rows = decaying()
     expected, _ = found_in(rows)
     order = np.random.default_rng(0).permutation(len(rows))
     moved = found_in(rows[order])

@@ -249,14 +249,8 @@ def labels_of(estimator: Any, views: Any, **parameters: Any) -> NDArray[np.int64
     return labels
 
 
-@pytest.fixture(scope="module")
-def plain(estimator: Any) -> NDArray[np.int64]:
-    return labels_of(estimator, synthetic_views())
-
-
-def test_order_of_views_samples_and_columns_names_units_signs_and_seed(
-    estimator: Any, plain: NDArray[np.int64]
-) -> None:
+def test_order_of_views_samples_and_columns_names_units_signs_and_seed(estimator: Any) -> None:
+    plain = labels_of(estimator, synthetic_views())
     order = np.random.default_rng(1).permutation(len(plain))
     a, b, c = (
         factor * view[order] for factor, view in zip(FACTORS, synthetic_views(), strict=False)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import dask.config
 import pytest
-from distributed import Client
 
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import ClusterError, DataError, WorkerLostError
@@ -34,17 +31,13 @@ def value(number: float) -> float:
     return number
 
 
-@pytest.fixture(scope="module")
-def unforgiving_client() -> Iterator[Client]:
+def test_a_task_that_kills_its_worker_is_named() -> None:
     """One worker, and no second chance for a task that kills it."""
-    with contextlib.ExitStack() as stack:
-        with dask.config.set({"distributed.scheduler.allowed-failures": 0}):  # read at the start
-            client = stack.enter_context(local_client(1))
-        yield client
-
-
-def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> None:
-    with DaskExecutor(unforgiving_client) as executor:
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        local_client(1) as client,
+        DaskExecutor(client) as executor,
+    ):
         handle = executor.submit(die, 0.0, key="solved_view/3/colour")
         named = quotes("'solved_view 3/colour'", 1, "tcp://")
         with pytest.raises(WorkerLostError, match=named) as caught:

@@ -119,10 +119,9 @@ def test_a_cluster_without_workers_or_scheduler_is_an_error_with_the_remedy() ->
         address = scheduler.scheduler_address
         with (
             opened(scheduler=address, workers_timeout=0.2) as cluster,
-            raises(NoWorkersError, f"dask worker {address}", "0.2 s") as caught,
+            raises(NoWorkersError, f"dask worker {address}", "0.2 s"),
         ):
             check_workers(cluster, [])
-    assert caught.value.exit_code == 75
     with (
         raises(NoWorkersError, THREADS, "--memory-limit", "0.2 s"),
         opened(cluster=THREADS, workers=1, start_timeout=30, workers_timeout=0.2) as cluster,
@@ -131,9 +130,8 @@ def test_a_cluster_without_workers_or_scheduler_is_an_error_with_the_remedy() ->
         while cluster.client.scheduler_info()["workers"]:
             time.sleep(0.01)
         check_workers(cluster, [])
-    with raises(SchedulerLostError, address) as lost, opened(scheduler=address):
+    with raises(SchedulerLostError, address), opened(scheduler=address):
         pass
-    assert lost.value.exit_code == 75
 
 
 # --------------------------------------------------------------------------- start and stop
@@ -189,9 +187,8 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path, n_d
             with opened(workers=1) as cluster:
                 assert cluster.client.submit(abs, -1, pure=False).result() == 1
         else:
-            with raises(ClusterStartError, 1, "--in-process") as caught, opened(workers=1):
+            with raises(ClusterStartError, 1, "--in-process"), opened(workers=1):
                 pass
-            assert caught.value.exit_code == 75
 
 
 def test_a_cluster_of_a_run_listens_on_loopback_alone(tmp_path: Path) -> None:

@@ -43,7 +43,6 @@ from tests.pipeline.runs import (
     again,
     labels_of,
     rewritten,
-    run,
     write_tiny,
 )
 from tests.synthetic import gaussian_views, save_npz, three_subspaces, values_of
@@ -56,11 +55,6 @@ LARGE = {"consensus_graph", "learned_graph", "view_embeddings", "view_coordinate
 def model() -> MSCAM:
     """The estimator of the fit of the runs that are copied."""
     return quick(max_iter=3).fit(three_subspaces())
-
-
-@pytest.fixture
-def path(first: RunOutcome) -> Path:
-    return first.directory.path
 
 
 def samples_of(outcome: RunOutcome) -> list[dict[str, str]]:
@@ -86,8 +80,8 @@ def same_model(loaded: Any, model: Any, new: Any) -> None:
     assert (loaded.consensus_graph_ != model.consensus_graph_).nnz == 0
 
 
-def test_a_loaded_run_is_the_estimator_of_the_fit(path: Path, model: MSCAM) -> None:
-    loaded = load_run(path)
+def test_a_loaded_run_is_the_estimator_of_the_fit(first: RunOutcome, model: MSCAM) -> None:
+    loaded = load_run(first.directory.path)
     assert type(loaded) is MSCAM
     same_model(loaded, model, three_subspaces(45, seed=4))
     assert loaded.cluster_features(3).equals(model.cluster_features(3))
@@ -328,27 +322,23 @@ def test_a_run_clusters_every_sample_and_its_report_has_a_table_of_presence() ->
     assert not re.search(r"\bnan\b", page)
 
 
-def holed_frames(directory: Path) -> dict[str, pd.DataFrame]:
+def test_a_loaded_run_fills_missing_cells_as_its_fit_did() -> None:
     """Two tables of 90 samples with missing cells: 60 in the files old/*, the rest in new/*."""
     views, _ = gaussian_views(1, n_samples=90, spread=2.0, dims=(4, 6))
     rng = np.random.default_rng(2)
-    frames = {}
+    new = {}
+    for place in ("old", "new"):
+        Path(place).mkdir()
     for name, view in zip("ab", views, strict=True):
         view[rng.random(view.shape) < 0.1] = np.nan
-        frames[name] = pd.DataFrame(view, index=pd.Index(IDS[:90], name="id")).add_prefix(name)
-        for place, rows in (("old", frames[name].iloc[:60]), ("new", frames[name].iloc[60:])):
-            (directory / place).mkdir(exist_ok=True)
-            rows.to_csv(directory / place / f"{name}.csv")
-    return frames
-
-
-def test_a_loaded_run_fills_missing_cells_as_its_fit_did(tmp_path: Path) -> None:
-    frames = holed_frames(tmp_path)
+        frame = pd.DataFrame(view, index=pd.Index(IDS[:90], name="id")).add_prefix(name)
+        new[name] = frame.iloc[60:]
+        frame.iloc[:60].to_csv(f"old/{name}.csv")
+        new[name].to_csv(f"new/{name}.csv")
     sources = 'source = ["old/a.csv", "old/b.csv"]\nimpute = "knn"'
-    run(write_tiny(tmp_path, QUIET, data=sources), tmp_path / "run")
-    loaded = load_run(tmp_path / "run")
-    new = {name: frame.iloc[60:] for name, frame in frames.items()}
-    stored = {view.name: view.read(0, 60) for view in open_store(tmp_path / "run/data.zarr").views}
+    directory = again(write_tiny(Path(), QUIET, data=sources)).directory
+    loaded = load_run(directory.path)
+    stored = {view.name: view.read(0, 60) for view in open_store(directory.data).views}
     filled = {}
     for name, frame in new.items():
         imputer = KNNImputer().fit(stored[name])
@@ -356,10 +346,10 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(tmp_path: Path) -> None
         filled[name][:] = imputer.transform(frame.to_numpy())
     assert_array_equal(loaded.predict(new), loaded.predict(filled))
     assert_allclose(loaded.predict_proba(new), loaded.predict_proba(filled))
-    table = predict_files(tmp_path / "run", [str(tmp_path / f"new/{name}.csv") for name in "ab"])
+    table = predict_files(directory.path, ["new/a.csv", "new/b.csv"])
     assert table["cluster"].tolist() == loaded.predict(new).tolist()
-    shutil.rmtree(tmp_path / "run/data.zarr")
-    again = load_run(tmp_path / "run")
-    assert_array_equal(again.predict(filled), loaded.predict(filled))
+    shutil.rmtree(directory.data)
+    without_data = load_run(directory.path)
+    assert_array_equal(without_data.predict(filled), loaded.predict(filled))
     with raises(DataError, "data.zarr"):
-        again.predict(new)
+        without_data.predict(new)

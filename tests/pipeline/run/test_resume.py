@@ -170,19 +170,14 @@ def test_the_runs_own_copy_is_read_and_compared(stopped: RunDirectory) -> None:
         resume_run(stopped.path)
 
 
-def grow(tiny: Path, store: Path) -> Callable[[], object]:
-    more = tiny.with_name("more.npz")
-    with np.load(tiny) as arrays:
-        np.savez(more, allow_pickle=False, **{name: arrays[name][:9] for name in arrays})
-    return lambda: append([more], store)
-
-
 @pytest.mark.parametrize("step", ["ingest", "cluster"])
 def test_a_store_that_grows_under_a_run_is_to_be_tried_again(
     step: str, tiny: Path, store: Path, tmp_path: Path
 ) -> None:
-    view = open_store(store).views[0]
-    growing = at(grow(tiny, store), StepStarted, step)
+    view, more = open_store(store).views[0], tmp_path / "more.npz"
+    with np.load(tiny) as arrays:
+        np.savez(more, allow_pickle=False, **{name: arrays[name][:9] for name in arrays})
+    growing = at(lambda: append([more], store), StepStarted, step)
     with raises(TemporaryFailure, store):
         again(tmp_path / "tiny.toml", output=tmp_path / "run", observers=[growing])
     record = RunDirectory(tmp_path / "run").read_record()

@@ -209,18 +209,14 @@ def test_only_what_depends_on_a_change_is_done_again(
     np.testing.assert_array_equal(labels_of(off), labels)
 
 
-def _missing(directory: RunDirectory) -> None:
-    directory.labels.unlink()
-    shutil.rmtree(directory.result)
-
-
 def _cut_short(directory: RunDirectory) -> None:
     chunk = a_chunk(directory.result / "labels")
     chunk.write_bytes(chunk.read_bytes()[:-2])
 
 
 def _with_the_data(directory: RunDirectory) -> None:
-    _missing(directory)
+    directory.labels.unlink()
+    shutil.rmtree(directory.result)
     shutil.rmtree(directory.data)
 
 
