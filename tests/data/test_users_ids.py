@@ -399,3 +399,26 @@ def test_labels_that_differ_for_every_sample_are_left_out(
     source = Source(tmp_path / "a.csv", samples_in=samples_in)
     assert outcome([source], {"a": A}, tmp_path / "s.zarr") == "right"
     assert open_store(tmp_path / "s.zarr").labels is None
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx"])
+def test_numbers_with_zeros_in_front_are_ids_in_any_column(tmp_path: Path, suffix: str) -> None:
+    ids = [f"{number:06d}" for number in SHUFFLED]
+    frames = {"a": A.assign(kennung=ids), "b": B.assign(nummer=ids).iloc[ORDER]}
+    sources = [tmp_path / f"{name}{suffix}" for name in frames]
+    for source, frame in zip(sources, frames.values(), strict=True):
+        (frame.to_csv if suffix == ".csv" else frame.to_excel)(source, index=False)
+    known = {"a": A.set_axis(ids), "b": B.set_axis(ids)}
+    assert outcome(sources, known, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS])
+@pytest.mark.parametrize("join", [None, "inner", "outer"])
+def test_row_numbers_beside_ids_of_another_file_are_refused(
+    tmp_path: Path, ids: list[Any], join: Any
+) -> None:
+    files = {"a.csv": csv_of(A.set_axis(ids)), "b.csv": csv_of(B.set_axis(range(1, 13)), "")}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with raises(DataError, "b.csv numbers its rows", str(ids[0]), "--id-column none"):
+        ingest([tmp_path / name for name in files], tmp_path / "s.zarr", join=join)

@@ -240,6 +240,19 @@ def test_codes_of_missing_cells_are_told_of_arrays(
     assert (issue.kind, issue.count, issue.first) == ("missing codes", 1, (2,))
 
 
+@pytest.mark.parametrize(
+    "names", [["7", "6", "5", "3"], ["2001", "2002", "2003", "2004"], [*"1234"]]
+)
+@pytest.mark.parametrize("mark", [",", "\t", " "])
+def test_numbers_in_quotes_above_numbers_without_are_names(
+    tmp_path: Path, names: list[str], mark: str
+) -> None:
+    for known in (A, COUNTS.assign(a0=5)):
+        frame = known.set_axis(names, axis=1).reset_index(drop=True)
+        text = frame.to_csv(index=False, quoting=2, sep=mark)
+        assert read(tmp_path, {"a.csv": text}, (frame,)) == "right"
+
+
 @pytest.mark.parametrize("n_names", [3, 5, 8])
 @pytest.mark.parametrize("ids", [["id", "mz"], []])
 def test_decimals_outside_of_those_below_them_are_a_second_header(

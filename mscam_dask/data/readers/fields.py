@@ -27,6 +27,7 @@ _OF_ROW_NUMBERS = re.compile(r"(unnamed\d*|index|level0|row|rowid|rownumber)?", 
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
+_PADDED = re.compile(r"0\d", re.ASCII)
 _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
 _MONTH = "(jan|feb|mar|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 _AMOUNT = re.compile(
@@ -98,7 +99,7 @@ def are_whole(texts: Sequence[str]) -> bool:
 def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
     """Return whether all are names, such as P-001, 12-34 and 0012 but not 1,5, 5mg or ?; maybe whole numbers too."""
     if are_whole(texts):
-        return any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
+        return are_padded(texts)
     if not with_numbers and texts and _WITH_UNIT.fullmatch(texts[0]):
         units = [*map(_WITH_UNIT.fullmatch, texts)]
         if all(units) and len({unit and unit[1] for unit in units}) <= _UNITS:
@@ -106,6 +107,11 @@ def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
     return all(
         _NAME.fullmatch(text) and (with_numbers or not _AMOUNT.match(text)) for text in texts
     )
+
+
+def are_padded(texts: Sequence[str]) -> bool:
+    """Return whether all are whole numbers, some with zeros in front, as ids have."""
+    return any(map(_PADDED.match, texts)) and are_whole(texts)
 
 
 def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:

@@ -121,24 +121,39 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
         or _id_column(table, columns, unique[index], is_repeated=firsts[table.head_of(0).key] > 1)
         for index, (table, columns) in enumerate(tables)
     ]
-    numbers = [
-        columns[ids.position].texts
-        for (table, columns), ids in zip(tables, found, strict=True)
-        if ids and table.told_ids is None and columns[ids.position].may_number_rows
-    ]
-    if (
-        len(numbers) == len(found)
-        and len({*map(tuple, numbers)}) > 1
-        and len({*map(len, numbers)}) == 1
-        and all(map(are_counted, numbers))
+    _check_row_numbers(tables, found)
+    _check_agreement(tables, found)
+    return found
+
+
+def _check_row_numbers(
+    tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
+) -> None:
+    """Refuse numbers of rows, which are no ids told, beside other ids or beside numbers from another first one."""
+    ids = {
+        table.where: columns[key.position]
+        for (table, columns), key in zip(tables, found, strict=True)
+        if key and table.told_ids is None
+    }
+    texts = {where: tuple(column.texts) for where, column in ids.items()}
+    numbered = [where for where in ids if ids[where].may_number_rows and are_counted(texts[where])]
+    if len(ids) < len(tables) or not numbered:
+        return
+    first, *others = numbered
+    for other in {*ids}.difference(numbered):
+        if {*texts[first]} != {*texts[other]}:
+            raise DataError(
+                f"{first} numbers its rows ({list(texts[first][:2])}, ...), and {other} has ids ({list(texts[other][:2])}, ...). Give "
+                f"{first} a column of these ids, or set id_column=False (--id-column none) if row i is the same sample in all."
+            )
+    if any(
+        len(texts[other]) == len(texts[first]) and texts[other] != texts[first] for other in others
     ):
         raise DataError(
-            f"{' and '.join(table.where for table, _ in tables)} number their rows, some from 0 and some from 1. Set "
+            f"{' and '.join(numbered)} number their rows, some from 0 and some from 1. Set "
             "id_column=False (--id-column none) if row i is the same sample in all, or id_column=0 (--id-column 0) if each "
             "number is."
         )
-    _check_agreement(tables, found)
-    return found
 
 
 def _check_agreement(

@@ -17,6 +17,7 @@ from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
     are_names,
+    are_padded,
     is_missing,
     is_value,
     notes_of_keys,
@@ -96,6 +97,8 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
             return True
         if strength and not table.head_of(place).has_decimals:
             return True
+        if are_padded(table.head_of(place).texts):
+            return True
         may_be_shared = place in free[:_LEADING] or name.lower() in elsewhere
         return may_be_shared and table.head_of(place).is_key
 
@@ -171,10 +174,8 @@ def _on_rows(
         values = _values(table, rows, features)
     else:  # labels only
         values = np.empty((len(rows.texts[truth].texts), 0))
-    if ids is None and table.source.id_column is None:
-        _check_long(table, values)
-        notes += _notes_of_axis(values, [names[place] for place in features])
-        notes += notes_of_keys(values, [names[place] for place in features])
+    if table.source.id_column is None and (own is None or own.numbers_rows):
+        notes += _notes_without_ids(table, own, values, [names[place] for place in features])
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
@@ -237,6 +238,16 @@ def _why_no_feature(
             return "ids too" if column.strength else "text that differs in every row"
     is_one = column.is_text and len(column.texts) > 1 and len({*column.texts}) == 1
     return "the same text in every row" if is_one else ""
+
+
+def _notes_without_ids(
+    table: Table, numbers: Column | None, values: NDArray[Any], names: Sequence[str]
+) -> list[str]:
+    """Notes on features of a table that has no ids, but maybe `numbers` of its rows; a long table is refused."""
+    if numbers is None:
+        _check_long(table, values)
+        return notes_of_keys(values, names) + _notes_of_axis(values, names)
+    return notes_of_keys(values, names)
 
 
 def _check_long(table: Table, values: NDArray[Any]) -> None:

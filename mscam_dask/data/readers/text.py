@@ -52,6 +52,7 @@ _OF_SAMPLES = {  # before the genotypes of PLINK's .raw files, and the counts of
     ("label", "Group", "numOtus"): (0, 2),
 }
 _OF_OTHERS = re.compile(r"\s*(<(!doctype|html|table|\?xml|meta)|[\[{]\s*[\"\[{])", re.IGNORECASE)
+_QUOTED_NUMBER = re.compile(r'"[-+\d.,]+"')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 
 
@@ -211,7 +212,8 @@ def _heading(
             "or write them in it."
         )
     if has_header is None:
-        if len(second) - len(first) == 1 and not all(are_values):  # R's write.table
+        is_short = len(second) - len(first) == 1 and not all(are_values)  # R's write.table
+        if is_short or _are_quoted_apart(lines, first):
             has_header = True
         else:
             has_header, note = _has_header(source, where, rows, decimal)
@@ -233,6 +235,16 @@ def _heading(
     n_lines = 1 + "".join(next(fields_of(lines, dialect.delimiter))).count("\n")
     name = first[0].removeprefix("#").lstrip() or first[0]
     return [name, *first[1:]], n_lines, note
+
+
+def _are_quoted_apart(lines: list[str], first: list[str]) -> bool:
+    """Return whether quotes are around all fields of the first line, and around no number below, as R writes names."""
+    return (
+        len(lines) > 1
+        and lines[0].count('"') == 2 * len(first)
+        and not any(map(_QUOTED_NUMBER.search, lines[1:]))
+        and any(map(str.isdigit, "".join(lines[1:])))
+    )
 
 
 def _has_header(
