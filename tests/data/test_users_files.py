@@ -176,13 +176,11 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "integers that touch in some rows": (({"a.txt": "   12   34   56\n   121234512345\n   34   56   78\n"}, (A,)), "read_fwf"),
     "integers that touch in every row": (({"a.txt": "1234512346   12\n2345623467   34\n3456734568  156\n"}, (A,)), "read_fwf"),
     "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
-    "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "thousands with blanks": (beside(csv_of(LARGE.assign(a1=[f"{k} 234" for k in range(10, 22)]), sep="\t"), "a.txt"), "a1"),
     "vectors in cells": (beside(csv_of(A.assign(v="1 2 3"), sep="\t"), "a.txt"), "'v'"),
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
     "text for missing": (beside(changed(4, LINES[4].split(",")[2], "-")), "a.csv"),
     "featureCounts": (beside(COUNTS, "a.txt"), "a.txt"),
-    "a web page": (({"a.csv": "<!DOCTYPE html>\n<html>404, sorry</html>\n"}, (A,)), "a.csv"),
 }  # fmt: skip
 
 

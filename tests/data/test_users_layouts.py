@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
-from scipy.io import savemat
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
@@ -217,24 +215,10 @@ def test_codes_among_other_values_are_told_if_they_are_the_most_frequent(
 
 
 @pytest.mark.parametrize("code", [-9999, 9999, 1e36])
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [
-        ("a.npy", np.save),
-        ("a.npz", np.savez),
-        ("a.mat", lambda file, values: savemat(file, {"x": values})),
-        (
-            "a.nc",
-            lambda file, values: xr.DataArray(values, None, ["sample", "f"], "x").to_netcdf(file),
-        ),
-    ],
-)
-def test_codes_of_missing_cells_are_told_of_arrays(
-    tmp_path: Path, name: str, write: Any, code: float
-) -> None:
+def test_codes_of_missing_cells_are_told_of_arrays(tmp_path: Path, code: float) -> None:
     values = A.abs().mask(A.iloc[3, 2] == A, code).to_numpy()
-    write(tmp_path / name, values)
-    said = " ".join(ingest(tmp_path / name, tmp_path / "s.zarr").notes)
+    np.save(tmp_path / "a.npy", values)
+    said = " ".join(ingest(tmp_path / "a.npy", tmp_path / "s.zarr").notes)
     assert re.search(f" 2', have {re.escape(f'{code:g}')},", said)
     (issue,) = validate(as_multi_view(values), n_clusters=2, n_neighbors=3).issues
     assert (issue.kind, issue.count, issue.first) == ("missing codes", 1, (2,))

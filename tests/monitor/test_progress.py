@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from types import ModuleType
-from typing import Any
+from unittest.mock import ANY, Mock
 
 import pytest
 from rich.console import Console
@@ -181,39 +181,22 @@ def test_progress_fits_what_it_is_shown_on(
     assert isinstance(progress_on(Console(force_terminal=True)), PlainProgress)
 
 
-class Handle:
-    """What IPython's display returns: the one output of the cell."""
-
-    def __init__(self, content: str) -> None:
-        self.contents = [content]
-
-    def update(self, content: str) -> None:
-        self.contents.append(content)
-
-
 @pytest.fixture
-def outputs(monkeypatch: pytest.MonkeyPatch) -> list[Handle]:
-    """What a notebook would show; test_notebook_in_jupyter.py has a real notebook."""
-    handles: list[Handle] = []
-
-    def display(content: str, *, display_id: bool) -> Handle:
-        assert display_id
-        handles.append(Handle(content))
-        return handles[-1]
-
-    module: Any = ModuleType("IPython.display")
-    module.HTML, module.display = str, display
+def display(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What shows the output of a cell; test_notebook_in_jupyter.py has a real notebook."""
+    display = Mock()
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", module)
-    return handles
+    monkeypatch.setitem(sys.modules, "IPython.display", Mock(HTML=str, display=display))
+    return display
 
 
-def test_one_output_follows_the_fit(outputs: list[Handle]) -> None:
+def test_one_output_follows_the_fit(display: Mock) -> None:
     progress = NotebookProgress()
     for event in (started(), SELECTED, outer(0, 1), outer(1, 3), ENDED):
         progress(event)
-    (output,) = outputs
-    texts = [Seen(content).text for content in output.contents]
+    display.assert_called_once_with(ANY, display_id=True)
+    shown = [*display.mock_calls[:1], *display.return_value.update.mock_calls]
+    texts = [Seen(call.args[0]).text for call in shown]
     assert re.search(quotes(120, 3, 4, "here"), texts[0])
     assert re.search(
         quotes("unit", 10, 9, "3 of 4", "0.13", "0.5000", "3.0e-05", "2.00", "2/20"), texts[3]
@@ -222,16 +205,16 @@ def test_one_output_follows_the_fit(outputs: list[Handle]) -> None:
     assert "2/20" not in texts[-1]
 
 
-def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> None:
+def test_names_and_messages_from_elsewhere_are_text(display: Mock) -> None:
     hostile = "<script>alert(1)</script>\x1b[31m"
     with NotebookProgress() as progress:
         progress(StepStarted(step="ingest"))
         progress(StepFinished(step="ingest", summary=hostile, notes=(hostile,), seconds=0.1))
-    NotebookProgress()(FAILED)
-    page = Seen(outputs[0].contents[-1])
+    page = Seen(display.return_value.update.call_args.args[0])
     assert {tag for tag, _ in page.elements} == {"pre", "span"}
     assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
-    assert FAILED.error in Seen(outputs[1].contents[-1]).text
+    NotebookProgress()(FAILED)
+    assert FAILED.error in Seen(display.call_args.args[0]).text
 
 
 def test_it_is_a_callback_of_the_estimators_and_numbers_json_has_not_become_null() -> None:

@@ -21,12 +21,6 @@ from tests.data.known_tables import outcome
 
 FEW, MANY, BATCH = 100, 2250, 50
 
-QUOTING: dict[str, Any] = {
-    "none": csv.QUOTE_MINIMAL,
-    "texts": csv.QUOTE_NONNUMERIC,
-    "all": csv.QUOTE_ALL,
-}
-
 MISSING = ("", "NA", "nan", "NULL", "#N/A")
 
 SUFFIXES = {
@@ -66,7 +60,7 @@ class Dialect:
 
     delimiter: str
     decimal: str
-    quoting: str
+    quoting: Any
     header: str
     comments: int
     packed: bool
@@ -83,14 +77,16 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
     header = str(
         rng.choice(["names", "names", "no header", "header one short", "leading empty cell"])
     )
-    quoting = str(rng.choice(["none", "none", "texts", "all"]))
+    quoting = int(
+        rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC, csv.QUOTE_ALL])
+    )
     on_columns = bool(rng.random() < 0.15) and ids != "no ids"
     if ids == "no ids" and header not in ("names", "no header"):
         header = "names"
     if on_columns and header == "no header":
         header = "names"
     missing = str(rng.choice(MISSING))
-    has_empty_cells = delimiter != " " or quoting != "none"
+    has_empty_cells = delimiter != " " or quoting != csv.QUOTE_MINIMAL
     if not has_empty_cells:
         missing = missing or "NA"
         header = "header one short" if header == "leading empty cell" else header
@@ -153,7 +149,7 @@ def text_of(table: pd.DataFrame, dialect: Dialect, id_header: str, labels: list[
     text: str = frame.to_csv(
         sep=dialect.delimiter,
         decimal=dialect.decimal,
-        quoting=QUOTING[dialect.quoting],
+        quoting=dialect.quoting,
         header=dialect.header != "no header",
         index=has_ids,
         index_label=heading,
@@ -226,7 +222,7 @@ def drawn_case(
     numbers = kind in ("whole numbers", "zero-padded ids")
     if numbers and rng.random() < 0.7:
         one, two = replace(one, on_columns=False), replace(two, on_columns=False, header=one.header)
-    if spelling == "trailing blank" and two.quoting == "none" and two.delimiter == " ":
+    if spelling == "trailing blank" and two.quoting == csv.QUOTE_MINIMAL and two.delimiter == " ":
         spelling, written_ids = "same", ids
     labels = None
     if one.header in ("names", "leading empty cell") and not one.on_columns and rng.random() < 0.2:
