@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-import zarr
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
@@ -40,8 +39,9 @@ from mscam_dask.pipeline.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
 from tests import processes
 from tests.benchmark.conftest import Write
+from tests.data.ingested import save_archive, save_group
 from tests.processes import mscam, script_environment, started, wait_until
-from tests.synthetic import three_subspaces
+from tests.synthetic import three_subspaces, values_of
 
 SMALL = """
 [compare]
@@ -214,41 +214,31 @@ def test_the_seeds_of_the_runs_are_recorded(write: Write, here: Path) -> None:
     assert len(varies) == 3
 
 
-@pytest.mark.parametrize(("changed", "overwrite"), [("labels", False), ("directory", True)])
+@pytest.mark.parametrize(("source", "overwrite"), [("tiny.npz", False), ("foreign.zarr", True)])
 def test_sources_and_labels_that_change_make_the_store_anew(
-    write: Write, here: Path, changed: str, overwrite: bool
+    write: Write, here: Path, source: str, overwrite: bool
 ) -> None:
+    """Labels of an archive in a file of their own, and rows of a directory."""
     data = three_subspaces()
-    rows, labels = data.views[0].read(0, data.n_samples), data.labels.astype(np.int64)
-    source = here / ("view.csv" if changed == "labels" else "foreign.zarr")
-
-    def put(values: NDArray[np.float64], truth: NDArray[np.int64]) -> None:
-        if changed == "labels":
-            np.savetxt(source, values, delimiter=",")
-            np.savetxt(here / "truth.txt", truth, fmt="%d")
-        else:
-            group = zarr.open_group(source, mode="w")
-            sizes = ("sample", "feature")
-            group.create_array("view", data=values, dimension_names=sizes)
-            group.create_array("labels", data=truth, dimension_names=sizes[:1])
-
-    put(rows, labels)
-    text = (
-        "[compare]\ndatasets = ['ab']\nmethods = ['knn-sc']\nruns = 1\n"
-        f"[dataset.ab]\nsource = '{source.name}'\n"
+    rows, labels = data.views[0].read(0, data.n_samples), data.labels
+    shuffled = np.random.default_rng(0).permutation(len(labels))
+    save_group(here / "foreign.zarr", view=rows, labels=labels)
+    np.savetxt(here / "truth.txt", labels, fmt="%d")
+    settings = read_experiment(
+        write(
+            "[compare]\ndatasets = ['ab']\nmethods = ['knn-sc']\nruns = 1\n"
+            f"[dataset.ab]\nsource = '{source}'\n"
+            + "labels = 'truth.txt'\n"
+            * (source == "tiny.npz")
+        )
     )
-    text += "labels = 'truth.txt'\nheader = false\n" if changed == "labels" else ""
-    settings = read_experiment(write(text))
     first = run_experiment(settings, here / "out")
     store = here / "out" / "data" / "ab.zarr"
     made = store.stat().st_ino
     assert run_experiment(settings, here / "out").n_reused == 1
     assert store.stat().st_ino == made
-
-    if changed == "labels":
-        put(rows, labels[np.random.default_rng(0).permutation(len(labels))])
-    else:
-        put(rows[np.random.default_rng(0).permutation(len(rows))], labels)
+    save_group(here / "foreign.zarr", view=rows[shuffled], labels=labels)
+    np.savetxt(here / "truth.txt", labels[shuffled], fmt="%d")
     second = run_experiment(settings, here / "out", overwrite=overwrite)
     assert second.n_reused == 0
     before, after = (record.rows[0].scores["accuracy"].mean for record in (first, second))
@@ -410,43 +400,50 @@ def test_own_classes_that_cannot_be_compared_are_refused(
         read_experiment(write(f"{text}[parameters.'{name}']\n{parameters}\n"))
 
 
+BARE = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
+
+
+@pytest.fixture
+def bare(here: Path) -> dict[str, NDArray[np.float64]]:
+    """The views of bare.npz, which has no labels."""
+    views = values_of(three_subspaces())
+    save_archive(here / "bare.npz", **views)
+    return views
+
+
 @pytest.mark.thorough
-def test_data_without_labels_are_compared_by_label_free_scores(write: Write, here: Path) -> None:
-    data = np.load(here / "tiny.npz")
-    views = {name: data[name] for name in ("view_0", "view_1")}
-    np.savez(here / "bare.npz", allow_pickle=False, **views)
+def test_data_without_labels_are_compared_by_label_free_scores(
+    write: Write, here: Path, bare: dict[str, NDArray[np.float64]]
+) -> None:
     text = "[compare]\ndatasets = ['bare', 'tiny.npz']\nmethods = ['knn-sc', 'mscam']\nruns = 1\n"
-    table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
-    record, _ = run(write(text + table), here / "out")
-    bare, labeled = (
+    record, _ = run(write(text + BARE), here / "out")
+    unlabeled, labeled = (
         [row for row in record.rows if row.dataset == name] for name in ("bare", "tiny")
     )
-    model = MSCAM(3, n_jobs=1).fit(views)
-    expected = label_free_scores(as_multi_view(views), model.labels_)
+    model = MSCAM(3, n_jobs=1).fit(bare)
+    expected = label_free_scores(as_multi_view(bare), model.labels_)
     for name in LABEL_FREE_SCORES:
-        assert bare[1].scores[name].mean == pytest.approx(expected[name])
+        assert unlabeled[1].scores[name].mean == pytest.approx(expected[name])
         assert name not in labeled[0].scores
     assert expected["cross_view_information"] == pytest.approx(model.cross_view_information_)
-    assert not set(SCORES) & set(bare[0].scores)
+    assert not set(SCORES) & set(unlabeled[0].scores)
     table = pd.read_csv(here / "out" / "results.csv")
     assert list(table.accuracy_mean.isna()) == [True, True, False, False]
-    assert table.adjusted_modularity_mean[1] == bare[1].scores["adjusted_modularity"].mean
+    assert table.adjusted_modularity_mean[1] == unlabeled[1].scores["adjusted_modularity"].mean
     markdown = (here / "out" / "results.md").read_text()
-    number = f"{bare[1].scores['adjusted_modularity'].mean:.4f}"
+    number = f"{unlabeled[1].scores['adjusted_modularity'].mean:.4f}"
     assert f"| {number} |" in markdown
     page = write_experiment_report(here / "out", record).read_text()
-    assert f"{bare[1].scores['adjusted_modularity'].mean:.3f}" in page
+    assert f"{unlabeled[1].scores['adjusted_modularity'].mean:.3f}" in page
 
 
+@pytest.mark.usefixtures("bare")
 def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Path) -> None:
-    data = np.load(here / "tiny.npz")
-    np.savez(here / "bare.npz", allow_pickle=False, view_0=data["view_0"], view_1=data["view_1"])
-    table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
     for more in ("methods = ['sc-bsv']\n", "methods = ['knn-sc']\nprotocols = ['grid']\n"):
-        file = write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{more}{table}")
+        file = write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{more}{BARE}")
         with pytest.raises(ConfigurationError):
             run(file, here / "out")
-    settings = read_experiment(write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{table}"))
+    settings = read_experiment(write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{BARE}"))
     datasets = open_datasets(settings, here / "stores")
     runs = method_runs(settings, datasets)
     assert [each.method for each in runs] == [name for name in METHODS if "bsv" not in name]
