@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -148,11 +147,6 @@ class Browser:
                     f"{what}: not within {at_most_s:g} s; see {path}; console: {self.complaints()}"
                 )
             time.sleep(0.1)
-
-
-def artifacts_folder(default: Path) -> Path:
-    """Where screenshots are kept: $MSCAM_ARTIFACTS, else `default`."""
-    return Path(os.environ.get("MSCAM_ARTIFACTS") or default)
 
 
 _VISIBLE_TEXT = """

@@ -39,7 +39,7 @@ import pytest
 from hypothesis import settings
 
 from tests.benchmark_sets import path_of, read_set
-from tests.browser import artifacts_folder, missing_browser, open_browser
+from tests.browser import missing_browser, open_browser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,7 +76,8 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     reason = missing_browser()
     if reason is not None:
         pytest.skip(reason)
-    with open_browser(artifacts_folder(tmp_path_factory.mktemp("artifacts"))) as opened:
+    kept = os.environ.get("MSCAM_ARTIFACTS")
+    with open_browser(Path(kept) if kept else tmp_path_factory.mktemp("artifacts")) as opened:
         yield opened
 
 

@@ -23,12 +23,10 @@ slow = (pytest.mark.slow, pytest.mark.timeout(900))
         "handwritten",
         "msrcv1",
         "mnist4",
-        pytest.param("caltech101_7", marks=slow),
-        pytest.param("flowers17", marks=slow),
-        pytest.param("bbc", marks=slow),
-        pytest.param("cora", marks=slow),
-        pytest.param("reuters1200", marks=slow),
-        pytest.param("proteinfold", marks=slow),
+        *(
+            pytest.param(name, marks=slow)
+            for name in ("caltech101_7", "flowers17", "bbc", "cora", "reuters1200", "proteinfold")
+        ),
     ],
 )
 @pytest.mark.thorough
@@ -85,13 +83,11 @@ def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> No
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [
-        ("handwritten", 0.6, 1.0),
-        ("msrcv1", 0.6, 1.0),
-        ("mnist4", 0.6, 1.0),
-        ("ngs", 0.6, 1.0),
-        pytest.param("proteinfold", 0.0, 0.4, marks=slow),
-        pytest.param("landuse21", 0.0, 0.4, marks=slow),
-        pytest.param("flowers17", 0.0, 0.4, marks=slow),
+        *((name, 0.6, 1.0) for name in ("handwritten", "msrcv1", "mnist4", "ngs")),
+        *(
+            pytest.param(name, 0.0, 0.4, marks=slow)
+            for name in ("proteinfold", "landuse21", "flowers17")
+        ),
     ],
 )
 @pytest.mark.thorough

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from mscam_dask.errors import (
 )
 from tests.data.object_servers import SERVERS, ObjectServer, object_server
 from tests.data.stores import clustered_data
+from tests.processes import mscam, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -69,16 +69,15 @@ def test_no_account_for_azure(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store("az://bucket/x")
 
 
-def start(store: str, root: Path, run: str) -> list[str]:
+def start(store: str, root: Path, name: str) -> list[str]:
     """Return a command that runs a pipeline on a store into a directory of its own."""
-    pipeline = root / f"{run}.toml"
+    pipeline = root / f"{name}.toml"
     pipeline.write_text(
         f'[data]\nsource = "{store}"\n[cluster]\nn_clusters = 4\nscale = "none"\nalpha = 1.0\n'
         f'max_iter = 8\n[output]\ncheckpoints = "{store.replace("data.zarr", "checkpoints")}"\n'
         "[report]\nenabled = false\n"
     )
-    line = [sys.executable, "-m", "mscam_dask.cli", "run", str(pipeline), "-o", str(root / run)]
-    return [*line, "--in-process", "--plain"]
+    return mscam("run", pipeline, "-o", root / name, "--in-process", "--plain")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +86,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, bytes]:
     root = tmp_path_factory.mktemp("disk")
     write_store(clustered_data(400), root / "data.zarr")
     command = start(str(root / "data.zarr"), root, "run")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = run(*command, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.returncode, (root / "run/labels.csv").read_bytes()
 
@@ -110,7 +109,7 @@ def test_the_server_is_killed_in_the_middle_of_a_run_and_comes_back(
         assert redacted("".join(lines)) == "".join(lines)
     finally:
         server.start()
-    again = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    again = run(*command, timeout=200)
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert [entry["state"] for entry in record["resumed"]] == ["failed"], again.stderr
     assert (again.returncode, (tmp_path / "run/labels.csv").read_bytes()) == expected, again.stderr
