@@ -99,38 +99,32 @@ def _toml_types(path: Path) -> None:
     )
 
 
-FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
+FORMATS: dict[str, tuple[str, *tuple[Callable[[Path], object], ...]]] = {
     "npz": (
         "x.npz",
-        (
-            lambda path: np.savez(path, view_0=A, view_1=B.toarray(), labels=Y),
-            lambda path: sparse.save_npz(path, B, compressed=True),
-        ),
+        lambda path: np.savez(path, view_0=A, view_1=B.toarray(), labels=Y),
+        lambda path: sparse.save_npz(path, B, compressed=True),
     ),
-    "npy": ("x.npy", (lambda path: np.save(path, A),)),
+    "npy": ("x.npy", lambda path: np.save(path, A)),
     "mat": (
         "x.mat",
-        (
-            lambda path: save_version_5(path, color=A, sp=B, Y=Y),
-            lambda path: save_compressed(path, X=cells(A, B.toarray()), gt=Y),
-        ),
+        lambda path: save_version_5(path, color=A, sp=B, Y=Y),
+        lambda path: save_compressed(path, X=cells(A, B.toarray()), gt=Y),
     ),
-    "mat73": ("x.mat", (lambda path: save_version_73(path, color=A, gt=Y[:, None], sp=B),)),
-    "h5ad": ("x.h5ad", (_h5ad,)),
-    "h5mu": ("x.h5mu", (_h5mu,)),
-    "nc": ("x.nc", (_nc,)),
-    "zarr": ("x.zarr", (_zarr,)),
-    "parquet": ("x.parquet", (lambda path: _frame().to_parquet(path),)),
-    "feather": ("x.feather", (lambda path: _frame().to_feather(path),)),
+    "mat73": ("x.mat", lambda path: save_version_73(path, color=A, gt=Y[:, None], sp=B)),
+    "h5ad": ("x.h5ad", _h5ad),
+    "h5mu": ("x.h5mu", _h5mu),
+    "nc": ("x.nc", _nc),
+    "zarr": ("x.zarr", _zarr),
+    "parquet": ("x.parquet", lambda path: _frame().to_parquet(path)),
+    "feather": ("x.feather", lambda path: _frame().to_feather(path)),
     "csv": (
         "x.csv",
-        (lambda path: path.write_text(_TABLE), lambda path: np.savetxt(path, A, fmt="%.5f")),
+        lambda path: path.write_text(_TABLE),
+        lambda path: np.savetxt(path, A, fmt="%.5f"),
     ),
-    "csv_gz": (
-        "x.csv.gz",
-        (lambda path: path.write_bytes(gzip.compress(_TABLE.encode(), mtime=0)),),
-    ),
-    "toml": ("x.toml", (lambda path: shutil.copyfile(_PIPELINE, path), _toml_types)),
+    "csv_gz": ("x.csv.gz", lambda path: path.write_bytes(gzip.compress(_TABLE.encode(), mtime=0))),
+    "toml": ("x.toml", lambda path: shutil.copyfile(_PIPELINE, path), _toml_types),
 }
 """Name of the file or directory of each format, and functions that write valid ones."""
 
@@ -143,7 +137,7 @@ _HDF5 = ("mat73", "h5ad", "h5mu", "nc")
 def valid_files(name: str, folder: Path) -> list[tuple[Path, list[Path]]]:
     """Write the valid examples of a format, each with its files."""
     made = []
-    file, examples = FORMATS[name]
+    file, *examples = FORMATS[name]
     for index, write in enumerate(examples):
         path = folder / str(index) / file
         path.parent.mkdir()
@@ -186,16 +180,8 @@ def place(name: str, data: bytes, path: Path, valid: Sequence[tuple[Path, list[P
 
 _VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 2**31, 2**63 - 1, -(2**63), 1e308, np.nan, np.inf, "", "x", "X", "\0", "é" * 300),
-    *(
-        "csr_matrix",
-        "csc_matrix",
-        "categorical",
-        "dataframe",
-        "nullable-integer",
-        "array",
-        "_index",
-    ),
-    *["double", "cell", "char", "struct", "function_handle"],
+    *("csr_matrix", "csc_matrix", "categorical", "dataframe", "nullable-integer", "array"),
+    *("_index", "double", "cell", "char", "struct", "function_handle"),
     *(b"\xff\xfe", np.float16(2), np.uint8(3)),
     *(np.array([], dtype="f8"), np.array([20, 4]), np.array([-1, 4]), np.array([2**62, 4])),
     *(np.array([[1, 2], [3, 4]]), np.array([1 + 2j]), np.zeros((2, 2, 2)), np.array([True, False])),
@@ -290,13 +276,8 @@ def read(name: str, path: Path) -> None:
 # -- fuzzing --------------------------------------------------------------------------------------
 
 _TRACED = [
-    *(
-        "mscam_dask.data",
-        "mscam_dask.pipeline.read_config",
-        "mscam_dask.pipeline.toml_document",
-        "tomllib",
-        "h5netcdf",
-    ),
+    *("mscam_dask.data", "mscam_dask.pipeline.read_config", "mscam_dask.pipeline.toml_document"),
+    *("tomllib", "h5netcdf"),
     *("numpy.lib._format_impl", "numpy.lib._npyio_impl", "zarr.core.metadata", "zarr.core.group"),
 ]
 
