@@ -120,8 +120,7 @@ def test_labels_that_are_no_labels_are_refused(true: ArrayLike, pred: ArrayLike)
 
 
 @pytest.mark.parametrize(
-    "reference",
-    [["a", "b"], np.array([0, 2**63], np.uint64), [0, 2**63 - 1], [0, 2**63 - 2]],
+    "reference", [["a", "b"], np.array([0, 2**63], np.uint64), [0, 2**63 - 1], [0, 2**63 - 2]]
 )
 def test_matching_needs_integers_and_room_for_new_names(reference: ArrayLike) -> None:
     with pytest.raises(DataError):

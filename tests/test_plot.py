@@ -192,9 +192,7 @@ def test_clusters_with_the_names_of_an_earlier_run(model: MSCAM) -> None:
     solution = model.solution_
     named = copy.copy(model)
     named.solution_ = dataclasses.replace(
-        solution,
-        labels=names[solution.labels],
-        assessment=solution.assessment.renamed([0, 2, 5]),
+        solution, labels=names[solution.labels], assessment=solution.assessment.renamed([0, 2, 5])
     )
     confusion, confidence = plot.confusion(named, model.labels_), plot.confidence(named)
     for ticks in (confusion.get_xticklabels(), confidence.get_yticklabels()):

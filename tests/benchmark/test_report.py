@@ -11,12 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mscam_dask.benchmark.report import experiment_page
-from mscam_dask.benchmark.results import (
-    ExperimentRecord,
-    MeanStd,
-    encode_experiment,
-    read_record,
-)
+from mscam_dask.benchmark.results import ExperimentRecord, MeanStd, encode_experiment, read_record
 from mscam_dask.errors import DataError
 from tests.messages import quotes
 

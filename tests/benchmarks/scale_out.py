@@ -74,10 +74,7 @@ def record_fit(views: Sequence[Any]) -> Recording:
         waits.append(frozenset(_positions(handles)))
         return collect(executor, handles)
 
-    with (
-        patch.multiple(SerialExecutor, submit=submit, gather=gather),
-        warnings.catch_warnings(),
-    ):
+    with patch.multiple(SerialExecutor, submit=submit, gather=gather), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         MSCAM(_N_CLUSTERS, n_jobs=1).fit(list(views))
     return Recording(tuple(tasks), tuple(waits))

@@ -148,8 +148,7 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
-    [(["--help"], 0), (["run", "x.toml", "--wrokers", "3"], 2)],
+    ("arguments", "code"), [(["--help"], 0), (["run", "x.toml", "--wrokers", "3"], 2)]
 )
 def test_help_and_mistyped_options_import_nothing_heavy(arguments: list[str], code: int) -> None:
     found, modules = json.loads(printed(SCRIPT, *arguments).splitlines()[-1])

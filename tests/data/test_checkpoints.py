@@ -19,13 +19,7 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask.cli import main
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
-from mscam_dask.data.store.arrays import (
-    ArrayPieces,
-    get_array,
-    get_json,
-    put_array,
-    put_json,
-)
+from mscam_dask.data.store.arrays import ArrayPieces, get_array, get_json, put_array, put_json
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.read_config import read_config

@@ -199,12 +199,7 @@ def test_a_first_column_that_counts_rows_is_no_feature(
 
 
 @pytest.mark.parametrize(
-    ("heading", "numbers"),
-    [
-        ("n", range(1, 13)),
-        ("", range(3, 15)),
-        ("", SHUFFLED),
-    ],
+    ("heading", "numbers"), [("n", range(1, 13)), ("", range(3, 15)), ("", SHUFFLED)]
 )
 @pytest.mark.parametrize("other", ["kennung", "patient_id", "nhc"])
 def test_row_numbers_are_no_ids_beside_whole_numbers_that_another_file_has(

@@ -108,10 +108,7 @@ BY_VIEW = SettingsSelected(
     ),
 )
 RANK_SAMPLE = NClustersSelected(
-    counts=(2, 3, 4, 5),
-    p_values=(1e-9, 0.2, 0.031, 0.6),
-    n_clusters=4,
-    seconds=2.5,
+    counts=(2, 3, 4, 5), p_values=(1e-9, 0.2, 0.031, 0.6), n_clusters=4, seconds=2.5
 )
 LEARNED = RefinementFinished(scores=(0.61, 0.63, 0.62), taken=2, seconds=1.5)
 ENDED = FitFinished(

@@ -429,10 +429,7 @@ def test_cells_have_one_value_in_whatever_company(
     if bad:
         cells[-1][1] = bad
     names = [name.format(place) for place in range(len(rows))]
-    lines = [
-        ["id", "a", "b", "c"],
-        *([own, *row] for own, row in zip(names, cells, strict=True)),
-    ]
+    lines = [["id", "a", "b", "c"], *([own, *row] for own, row in zip(names, cells, strict=True))]
     text = "".join(mark.join(line) + mark * ends_in_delimiter + "\n" for line in lines)
     with tempfile.TemporaryDirectory() as folder:
         source = Source(write(Path(folder), text), delimiter=mark, decimal=decimal)

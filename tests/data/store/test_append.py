@@ -106,11 +106,7 @@ def table(path: Path, columns: str, *, header: bool = True) -> Path:
 
 @pytest.mark.parametrize(
     ("columns", "quoted"),
-    [
-        ("p r q", [1, "'q'", "'r'"]),
-        ("p q s", [2, "'r'", "'s'"]),
-        ("p q q", [2, "'q'", "'r'"]),
-    ],
+    [("p r q", [1, "'q'", "'r'"]), ("p q s", [2, "'r'", "'s'"]), ("p q q", [2, "'q'", "'r'"])],
 )
 def test_columns_are_those_of_the_store_by_name(
     tmp_path: Path, columns: str, quoted: list[object]

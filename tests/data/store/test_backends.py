@@ -13,12 +13,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.store.dataset import is_store, open_store, verify_store, write_store
-from mscam_dask.errors import (
-    ConfigurationError,
-    DataError,
-    TemporaryFailure,
-    redacted,
-)
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure, redacted
 from tests.data.object_servers import SERVERS, ObjectServer, object_server
 from tests.data.stores import clustered_data
 from tests.processes import mscam, run

@@ -15,11 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mscam_dask.data.store.arrays import write_checksums
-from mscam_dask.data.store.dataset import (
-    open_store,
-    verify_store,
-    write_store,
-)
+from mscam_dask.data.store.dataset import open_store, verify_store, write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError

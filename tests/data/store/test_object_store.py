@@ -17,21 +17,11 @@ import pytest
 from mscam_dask.benchmark import trial as running
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import append
-from mscam_dask.data.store.atomic_replace import (
-    WRITES,
-    is_taken,
-    resolve_current,
-    set_current,
-)
+from mscam_dask.data.store.atomic_replace import WRITES, is_taken, resolve_current, set_current
 from mscam_dask.data.store.dataset import open_store, verify_store, write_store
 from mscam_dask.data.store.object_store import ObjectPath, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import (
-    ConfigurationError,
-    DataError,
-    StoreCorruptError,
-    redacted,
-)
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, redacted
 from tests.data.object_servers import MemoryFiles
 from tests.data.stores import FailingRows, clustered_data
 from tests.messages import quotes
@@ -83,10 +73,7 @@ def test_damage_is_found_and_the_object_named(object_files: MemoryFiles, final: 
 
 @pytest.mark.slow
 def test_ingest_describe_run_and_compare_take_urls(
-    bucket: Any,
-    environment: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    bucket: Any, environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # cells run in a process that may have been started before the server
     environment.setattr(running, "_threads", threading.local())

@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import encode_labels, labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sample_ids import (
-    Join,
-    check_printable,
-    join_samples,
-    linked_groups,
-)
+from mscam_dask.data.views.sample_ids import Join, check_printable, join_samples, linked_groups
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
@@ -165,10 +160,7 @@ def test_anything_else_is_refused(values: Any) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"sample_ids": ("a",)},
-        {"labels": np.zeros(2, dtype=np.int64)},
-    ],
+    [{"sample_ids": ("a",)}, {"labels": np.zeros(2, dtype=np.int64)}],
     ids=["few ids", "few labels"],
 )
 def test_ids_and_labels_that_do_not_fit_are_refused(changes: dict[str, Any]) -> None:

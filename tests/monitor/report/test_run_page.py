@@ -146,11 +146,7 @@ def test_what_changed_since_the_run_before() -> None:
     assert 'href="a%20b/moved.csv"' in page
     assert "<b>s7" not in page
     text = text_of(page, "drift")
-    for part in (
-        "nightly-0123456789ab",
-        "0 33 30 \u22123 1 30 30 \u00b10 2 20 30 +10",
-        "s4 0 2",
-    ):
+    for part in ("nightly-0123456789ab", "0 33 30 \u22123 1 30 30 \u00b10 2 20 30 +10", "s4 0 2"):
         assert part in text, part
     tiles, _, rest = text.partition("nightly-0123456789ab")
     assert re.findall(r"[\d.]+", tiles) == ["80", "10", "3", "2", "2.5"]
