@@ -51,9 +51,9 @@ KNOWN = np.where(np.arange(150) < 100, np.arange(150) % 3, -1)
 @pytest.mark.parametrize(
     ("views", "asked", "given"),
     [
-        (data(), candidates(max_iter=5), {}),
-        (data(), candidates("mscan", max_iter=5), {}),
-        (data(absent=0.3), candidates(max_iter=5), {}),
+        (data(), candidates(max_iter=3), {}),
+        (data(), candidates("mscan", max_iter=3), {}),
+        (data(absent=0.3), candidates(max_iter=3), {}),
         (data(800, spread=0.5), candidates(max_iter=2, exact_samples=400)[:1], {}),
         (data(), candidates(max_iter=1)[:1], {"init_labels": KNOWN}),
         (data(), candidates(max_iter=1)[:1], {"known": KNOWN}),

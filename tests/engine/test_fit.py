@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -31,8 +30,6 @@ from mscam_dask.types.result import Solution, Status
 from tests.clusters import local_client
 from tests.engine.same_bits import bits
 from tests.synthetic import assert_partition_and_graph_agree, distances_between, gaussian_views
-
-Array = NDArray[np.float64]
 
 
 def fit(views: Any, executor: Executor | None = None, **parameters: Any) -> Solution:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Constants
@@ -30,9 +29,7 @@ from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status, Structure
 from mscam_dask.types.rules import RULES
 from tests.snapshots import Memory
-from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
-
-Array = NDArray[np.float64]
+from tests.synthetic import Array, assert_partition_and_graph_agree, gaussian_views
 
 
 def chosen(solution: Solution) -> NClustersSelected:
@@ -98,16 +95,19 @@ def test_the_largest_number_whose_borders_hold_is_selected(spread: float) -> Non
     assert counted.n_clusters == solution.parameters.n_clusters == expected
 
 
-@pytest.mark.parametrize(("n_clusters", "scaled"), [(6, np.log1p), ("auto", np.asarray)])
+@pytest.mark.parametrize(
+    ("parameters", "scaled"),
+    [({"n_clusters": 6}, np.log1p), ({"n_clusters": "auto", "max_clusters": 8}, np.asarray)],
+)
 def test_counts_with_a_large_spread_of_library_sizes_are_clustered(
-    n_clusters: Any, scaled: Callable[[Any], Any]
+    parameters: dict[str, Any], scaled: Callable[[Any], Any]
 ) -> None:
     rng = np.random.default_rng(3)
     labels = np.arange(240) % 6
     library_size = rng.lognormal(0.0, 0.6, 240)[:, None]
     rates = [np.exp(2.0 + 0.3 * rng.normal(size=(6, d))) for d in (12, 5, 15, 40)]
     views = [scaled(rng.poisson(rate[labels] * library_size)) for rate in rates]
-    model = MSCAM(n_clusters, n_jobs=1).fit(views)
+    model = MSCAM(**parameters, n_jobs=1).fit(views)
     assert adjusted_rand_score(labels, model.labels_) > 0.9
     assert model.structure_ is Structure.CLEAR
 

@@ -37,6 +37,7 @@ from mscam_dask.solvers.spectral_cut import (
     walk_embedding,
 )
 from mscam_dask.types.parameters import Parameters
+from tests.synthetic import Array
 
 SEED = 0
 N_SAMPLES = 200
@@ -104,7 +105,7 @@ def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
     shape = ViewShape(n_samples, 6, "features")
     views = [points + 0.1 * rng.standard_normal(points.shape) for _ in range(n_views - 1)]
 
-    def embedded(rows: NDArray[np.float64]) -> RidgeView:
+    def embedded(rows: Array) -> RidgeView:
         read = ArrayRows(rows, "v").read
         return ridge_view(
             view_svd(read, shape, scale="none", name="v", dtype=np.float32), alpha=1.0
@@ -137,7 +138,7 @@ def test_bits_do_not_depend_on_the_tasks(n_views: int) -> None:
     assert [part.row_start for part in found] == [start for start, _ in neighbors.row_parts(n)]
 
 
-def level_by_level(terms: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+def level_by_level(terms: list[Array]) -> Array:
     """Level by level, the odd one carried to the next level."""
     while len(terms) > 1:
         pairs = [terms[i] + terms[i + 1] for i in range(0, len(terms) - 1, 2)]

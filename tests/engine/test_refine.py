@@ -29,9 +29,7 @@ from tests.blocks import other_values
 from tests.clusters import local_client
 from tests.engine.same_bits import bits
 from tests.snapshots import Memory
-from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
-
-Array = NDArray[np.float64]
+from tests.synthetic import Array, assert_partition_and_graph_agree, gaussian_views
 
 
 def blurred(seed: int = 0, *, n_samples: int = 240) -> tuple[list[Array], Any]:

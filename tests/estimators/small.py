@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mscam_dask import MSCAM, Constants
-from tests.synthetic import distances_between, gaussian_views
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from tests.synthetic import Array, Labels, distances_between, gaussian_views
 
 
 def quick(n_clusters: Any = 3, **parameters: Any) -> MSCAM:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
@@ -28,9 +27,7 @@ from mscam_dask.types.events import FitFinished, FitStarted
 from mscam_dask.types.result import Structure
 from tests.blocks import small_blocks
 from tests.estimators.small import integer_views, quick
-from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
-
-Labels = NDArray[np.int64]
+from tests.synthetic import Array, Labels, assert_partition_and_graph_agree, gaussian_views
 
 
 def test_separate_clusters_have_borders() -> None:
@@ -105,7 +102,7 @@ def test_views_that_depend_on_each_other_have_no_clusters(kind: str) -> None:
     assert model.structure_ is Structure.NONE
 
 
-def distant_views(labels: Labels, separation: float) -> tuple[list[NDArray[np.float64]], Labels]:
+def distant_views(labels: Labels, separation: float) -> tuple[list[Array], Labels]:
     """Three views; the closest two centers have this distance in all views together, in standard deviations."""
     rng = np.random.default_rng(0)
     labels = rng.permutation(labels)
@@ -166,7 +163,7 @@ def test_trivial_partitions_have_every_attribute(n_clusters: int, n_views: int) 
     assert set(model.predict(views).tolist()) <= set(range(n_clusters))
 
 
-def cohens_d(own: NDArray[np.float64], rest: NDArray[np.float64]) -> Any:
+def cohens_d(own: Array, rest: Array) -> Any:
     pooled = (len(own) - 1) * own.var(axis=0, ddof=1) + (len(rest) - 1) * rest.var(axis=0, ddof=1)
     return (own.mean(axis=0) - rest.mean(axis=0)) / np.sqrt(pooled / (len(own) + len(rest) - 2))
 

@@ -21,9 +21,7 @@ from mscam_dask.types.rules import SIZES
 from tests.blocks import other_values
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes, raises
-from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
-
-Array = NDArray[np.float64]
+from tests.synthetic import Array, assert_partition_and_graph_agree, gaussian_views
 
 
 def with_gaps(
@@ -197,7 +195,7 @@ def test_too_many_incomplete_samples_are_refused() -> None:
         assert len(quick().fit(complete).labels_) == 150
 
 
-def holed() -> list[NDArray[np.float64]]:
+def holed() -> list[Array]:
     """Views of 72 samples; cells of the first and the last are missing."""
     views, _ = gaussian_views(0, n_samples=72, spread=1.5, dims=(4, 7, 3))
     views[0][[3, 3, 9], [0, 2, 1]] = np.nan

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 
@@ -20,12 +19,11 @@ from mscam_dask.types.result import Structure
 from tests.benchmark_sets import path_of, read_set
 from tests.messages import quotes
 from tests.omics import anndata_of, mudata_of
-from tests.synthetic import gaussian_views
+from tests.synthetic import Labels, gaussian_views
 
 N, C = 240, 4
 FIXED: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 10}
 SHORT: dict[str, Any] = {"constants": Constants.paper(), "max_iter": 1}
-Labels = NDArray[np.int64]
 
 
 def draw() -> tuple[list[Any], Labels, Labels]:

@@ -14,7 +14,6 @@ import pytest
 import xarray as xr
 from distributed import Client, LocalCluster
 from numpy.testing import assert_array_equal
-from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from mscam_dask import MSCAM, Constants
@@ -25,8 +24,7 @@ from tests.clusters import local_client
 from tests.estimators.small import integer_views, pair_views, quick
 from tests.messages import quotes, raises
 from tests.snapshots import Memory
-
-Array = NDArray[np.float64]
+from tests.synthetic import Array
 
 
 @pytest.mark.parametrize(

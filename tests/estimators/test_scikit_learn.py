@@ -120,20 +120,15 @@ def counting(method: Callable[..., Any], calls: list[str]) -> Callable[..., Any]
     return patched
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the estimators whose fit was called, patched as MLflow's autolog does."""
-    found: list[str] = []
+def test_autologgers_see_no_fit_inside_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits of other estimators are patched as MLflow's autolog does."""
+    calls: list[str] = []
     for _, kind in all_estimators():
         if issubclass(kind, MSCAM):
             continue
         for name in ("fit", "fit_transform", "fit_predict"):
             if callable(method := getattr(kind, name, None)):
-                monkeypatch.setattr(kind, name, counting(method, found))
-    return found
-
-
-def test_autologgers_see_no_fit_inside_a_fit(calls: list[str]) -> None:
+                monkeypatch.setattr(kind, name, counting(method, calls))
     views, _ = gaussian_views(0, n_samples=90)
     model = MSCAM("auto", n_jobs=1).fit(views)
     model.predict(views)

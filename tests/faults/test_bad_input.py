@@ -21,7 +21,7 @@ from mscam_dask.errors import ConvergenceWarning, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.parameters import Scale
 from tests.messages import raises
-from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
+from tests.synthetic import Array, assert_partition_and_graph_agree, gaussian_views
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -31,7 +31,6 @@ outnumbered = pytest.mark.filterwarnings(
     "ignore::mscam_dask.errors.DataWarning",  # equal samples in different clusters, independent views
 )
 
-Array = NDArray[np.float64]
 Blobs = tuple[list[Array], NDArray[np.int64]]
 Estimator = type[MSCAM] | type[MSCAN]
 

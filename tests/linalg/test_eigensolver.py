@@ -10,7 +10,6 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_array, random_array
 
 from mscam_dask.linalg import eigensolver
@@ -24,6 +23,7 @@ from mscam_dask.linalg.laplacian import (
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.graph_update import select_neighbors
+from tests.synthetic import Array
 
 
 def random_graph(n: int, degree: float, seed: int) -> csr_array[np.float64]:
@@ -55,7 +55,7 @@ def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
     return csr_array(block_diag([complete_graph(20)] * (n // 20)) + 1e-9 * path_graph(n))
 
 
-def neighbor_graph(points: NDArray[np.float64], k: int = 9) -> csr_array[np.float64]:
+def neighbor_graph(points: Array, k: int = 9) -> csr_array[np.float64]:
     candidates, _ = nearest_neighbors(points, k + 1)
     distances = squared_distances_to(points, np.arange(len(points)), candidates)
     return graph_from_neighbors(*select_neighbors(candidates, distances, k))
@@ -141,7 +141,7 @@ def test_an_unfinished_answer_says_so(
     assert_allclose(found.vectors.T @ found.vectors, np.eye(12), atol=1e-12)
 
 
-def random_weights(n: int, density: float, seed: int) -> NDArray[np.float64]:
+def random_weights(n: int, density: float, seed: int) -> Array:
     """A directed non-negative weight matrix with zero diagonal."""
     rng = np.random.default_rng(seed)
     weights = rng.random((n, n)) * (rng.random((n, n)) < density) + 0.0
@@ -156,7 +156,7 @@ graphs = st.builds(
 
 @settings(max_examples=30)
 @given(graphs, st.integers(0, 99))
-def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> None:
+def test_laplacian_by_definition(weights: Array, seed: int) -> None:
     L = laplacian(csr_array(weights)).toarray()
     v = np.random.default_rng(seed).standard_normal(len(weights))
     symmetric = (weights + weights.T) / 2
@@ -169,7 +169,7 @@ def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> Non
 
 @settings(max_examples=30)
 @given(graphs)
-def test_components_are_the_samples_that_a_walk_reaches(weights: NDArray[np.float64]) -> None:
+def test_components_are_the_samples_that_a_walk_reaches(weights: Array) -> None:
     n = len(weights)
     step = np.eye(n) + ((weights + weights.T) > 0)
     reached = np.linalg.matrix_power(step, n) > 0

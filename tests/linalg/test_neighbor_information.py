@@ -23,9 +23,10 @@ from mscam_dask.linalg.neighbor_information import (
     random_walk,
     shared_neighbors,
 )
+from tests.synthetic import Array
 
 
-def by_definition(weights: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+def by_definition(weights: Array, labels: NDArray[np.int64]) -> float:
     """Σ p log(p / qr) of the clusters before and after one step of the random walk."""
     n = len(labels)
     degrees = weights.sum(axis=1, keepdims=True)
@@ -56,9 +57,7 @@ def test_the_entropy_of_a_partition_is_by_definition() -> None:
     assert entropy(np.zeros(9, dtype=np.int64)) == 0.0
 
 
-def posterior(
-    affinities: list[NDArray[np.float64]], labels: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def posterior(affinities: list[Array], labels: NDArray[np.int64]) -> Array:
     """Clusters (n, c) by Bayes' rule, sample by sample and neighbour by neighbour."""
     n, c = len(labels), labels.max() + 1
     clusters = np.log(np.bincount(labels) / n)[None, :].repeat(n, axis=0)
@@ -110,7 +109,7 @@ def graph_of(*lists: NDArray[np.int64], n: int) -> NDArray[np.float32]:
     return neighbor_votes([lists], n)
 
 
-def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> NDArray[np.float64]:
+def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> Array:
     weights = np.take_along_axis(graph, lists, axis=1)
     return shared_neighbors(lists, weights, graph.mean(axis=0, dtype=np.float64))
 
@@ -125,13 +124,6 @@ def test_shared_neighbors_by_definition(
     b = graph_of(others, n=len(pair[0])).astype(float)
     expected = [sum(b[i, j] - b[:, j].sum() / m for j in lists[i]) / k for i in range(m)]
     assert_allclose(overlap(lists, graph_of(others, n=len(pair[0]))), expected, atol=1e-12)
-
-
-def nearest(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """Lists of the k nearest neighbors."""
-    distances = ((points[:, None] - points) ** 2).sum(axis=2)
-    np.fill_diagonal(distances, np.inf)
-    return np.argsort(distances, axis=1)[:, :k]
 
 
 def z_by_definition(first: NDArray[Any], second: NDArray[Any]) -> float:
@@ -158,7 +150,7 @@ def test_hubs_alone_say_nothing() -> None:
     hubs = np.tile(np.arange(5), (50, 1))  # everybody's neighbors
     others = np.random.default_rng(0).random((50, 50))
     assert permutation_z(hubs, graph_of(hubs, n=50) + others) == 0.0
-    lists = nearest(others, 5)
+    lists = np.argsort(others, axis=1)[:, :5]
     equal = np.broadcast_to(others[0], (50, 50))
     assert permutation_z(lists, graph_of(lists, n=50) + equal) == 0.0
 

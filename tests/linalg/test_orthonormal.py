@@ -10,7 +10,6 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import (
@@ -20,8 +19,8 @@ from mscam_dask.linalg.orthonormal import (
     polar_factor,
     power_steps,
 )
+from tests.synthetic import Array
 
-Array = NDArray[np.float64]
 shapes = st.integers(1, 8).flatmap(lambda h: st.tuples(st.just(h), st.integers(1, h)))
 seeds = st.integers(0, 999)
 
@@ -99,7 +98,7 @@ def test_without_a_linear_term_the_bottom_eigenvectors_are_the_answer() -> None:
     assert_allclose(least, scipy.linalg.eigvalsh(quadratic)[:3].sum(), rtol=1e-6)
 
 
-def random_rows(n: int, d: int, rank: int, seed: int) -> NDArray[np.float64]:
+def random_rows(n: int, d: int, rank: int, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, min(rank, d))) @ rng.standard_normal((min(rank, d), d))
 
@@ -111,7 +110,7 @@ rows_strategy = st.builds(
 
 @settings(max_examples=30)
 @given(rows_strategy)
-def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
+def test_basis_is_the_thin_svd(rows: Array) -> None:
     basis = basis_from_rows(rows)
     q, s2 = basis.vectors, basis.singular_values_squared
     singular_values = np.linalg.svd(rows, compute_uv=False)

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments, safe_exponent
 from mscam_dask.types.parameters import Scale
+from tests.synthetic import Array
 
 blocks = st.lists(
     arrays(
@@ -29,17 +29,17 @@ blocks = st.lists(
 UNITS = [1e-300, 1e-160, 1e-30, 1.0, 1e30, 1e160, 1e300]
 
 
-def merged(parts: list[NDArray[np.float64]]) -> ColumnMoments:
+def merged(parts: list[Array]) -> ColumnMoments:
     return reduce(ColumnMoments.merge, [ColumnMoments.from_rows(part) for part in parts])
 
 
-def transformed(kind: Scale, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def transformed(kind: Scale, rows: Array) -> Array:
     return fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
 
 
 @settings(max_examples=30)
 @given(blocks)
-def test_merged_moments_are_those_of_all_rows(parts: list[NDArray[np.float64]]) -> None:
+def test_merged_moments_are_those_of_all_rows(parts: list[Array]) -> None:
     rows = np.vstack(parts)
     moments = merged(parts)
     assert moments.count == len(rows)
@@ -68,7 +68,7 @@ def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
 @settings(max_examples=30)
 @given(blocks)
 def test_standard_columns_have_mean_zero_and_variance_one(
-    parts: list[NDArray[np.float64]],
+    parts: list[Array],
 ) -> None:
     rows = np.vstack(parts)
     moments = merged(parts)
@@ -82,7 +82,7 @@ def test_standard_columns_have_mean_zero_and_variance_one(
 
 @settings(max_examples=30)
 @given(blocks)
-def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> None:
+def test_minmax_columns_span_zero_to_one(parts: list[Array]) -> None:
     rows = np.vstack(parts)
     moments = merged(parts)
     scaled = fit_transform_from_moments("minmax", moments).apply(rows)
@@ -94,7 +94,7 @@ def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> No
 
 @settings(max_examples=30)
 @given(blocks)
-def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[NDArray[np.float64]]) -> None:
+def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[Array]) -> None:
     rows = np.vstack((*parts, np.zeros((1, 3))))
     scaled = transformed("unit", rows)
     norms = np.linalg.norm(scaled, axis=1)

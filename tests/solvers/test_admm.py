@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
@@ -35,8 +34,8 @@ from mscam_dask.types.parameters import AdmmSettings, Constants, Parameters
 from tests import oracle
 from tests.oracle import DenseProblem, DenseState, Slips
 from tests.solvers.whole_rows import WholeProblem, reduced_problem
+from tests.synthetic import Array
 
-Array = NDArray[np.float64]
 N_SAMPLES = 24
 
 

@@ -33,10 +33,10 @@ from mscam_dask.types.result import Assessment, Borders, Structure
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
-from tests.synthetic import gaussian_views
+from tests.synthetic import Array, gaussian_views
 
 
-def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.float64]:
+def random_graph(n_samples: int, seed: int, density: float = 0.2) -> Array:
     rng = np.random.default_rng(seed)
     upper = np.triu(rng.uniform(size=(n_samples, n_samples)), 1)
     upper[rng.uniform(size=upper.shape) > density] = 0.0
@@ -217,9 +217,6 @@ def test_groups_that_merge_have_the_distances_of_either() -> None:
     labels, squares = ward_merge(distances, np.ones(3), 1)
     assert labels.tolist() == [0, 0, 0]
     assert_allclose(squares, 1 / 2 + ((1 + 1) * 2 + (1 + 1) * 2 - 1 / 2) / 3)
-
-
-Array = NDArray[np.float64]
 
 
 def distances(found: LinearDiscriminants) -> Array:

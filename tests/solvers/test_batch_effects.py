@@ -19,6 +19,7 @@ from mscam_dask.solvers.batch_effects import (
     same_batch_share,
     two_way,
 )
+from tests.synthetic import Array
 
 N, D = 400, 12
 PRICE = OffsetPrices.of_shapes([(D, D)])
@@ -36,11 +37,11 @@ def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDA
 
 
 def correction_of(
-    rows: NDArray[np.float64],
+    rows: Array,
     cells: NDArray[np.int64],
     batches: NDArray[np.int64],
-    new: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    new: Array | None = None,
+) -> Array:
     """Corrected rows, or new rows of the same batches."""
     means = group_means(rows, batches, int(batches.max()) + 1)
     sums = group_sums(rows, cells, batches, int(cells.max()) + 1, means)

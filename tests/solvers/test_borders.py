@@ -9,7 +9,6 @@ from math import factorial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 
 from mscam_dask.solvers.borders import (
     JointPoints,
@@ -21,9 +20,7 @@ from mscam_dask.solvers.borders import (
     valley_p_value,
 )
 from mscam_dask.types.rules import RULES
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from tests.synthetic import Array, Labels
 
 
 def normals(seed: int, sizes: tuple[int, ...], separation: float, p: int) -> tuple[Array, Labels]:

@@ -13,7 +13,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import PresentSamples, as_incomplete_blocks, with_finite_distances
@@ -35,8 +34,8 @@ from mscam_dask.solvers.graph_update import (
     tied_neighbor_weights,
 )
 from tests import oracle
+from tests.synthetic import Array
 
-Array = NDArray[np.float64]
 Graph: TypeAlias = "csr_array[np.float64]"  # SciPy 1.15 cannot subscript it
 
 
@@ -191,14 +190,14 @@ sorted_distances = arrays(
 
 class TestAdaptiveNeighbors:
     @given(sorted_distances)
-    def test_closed_form_as_printed(self, d: NDArray[np.float64]) -> None:
+    def test_closed_form_as_printed(self, d: Array) -> None:
         d = d[d[:, -1] - d[:, 0] > 1e-3 * d[:, -1]]  # where the printed form loses no digits
         k = d.shape[1] - 1
         printed = (d[:, -1:] - d[:, :-1]) / (k * d[:, -1:] - d[:, :-1].sum(axis=1, keepdims=True))
         assert_allclose(adaptive_neighbor_weights(d), printed, atol=1e-10)
 
     @given(sorted_distances, st.integers(1, 6))
-    def test_ties_are_kept_together(self, d: NDArray[np.float64], k: int) -> None:
+    def test_ties_are_kept_together(self, d: Array, k: int) -> None:
         k = min(k, d.shape[1] - 1)
         kth = d[:, k - 1 : k]
         # at the very edge of what counts as equal rounding says which it is

@@ -24,14 +24,14 @@ from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_bette
 from mscam_dask.solvers.spectral_cut import cut_by_classes
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import CONSTANTS
+from tests import oracle
 from tests.blocks import other_values
+from tests.synthetic import Array
 
 N = 40
 
 
-def graph_of(
-    distances: NDArray[np.float64], known: NDArray[np.int64] | None, k: int
-) -> NDArray[np.float64]:
+def graph_of(distances: Array, known: NDArray[np.int64] | None, k: int) -> Array:
     """Dense graph of the A-step in which all other samples are candidates."""
     n = len(distances)
     indices = np.array([[j for j in range(n) if j != i] for i in range(n)])
@@ -40,13 +40,12 @@ def graph_of(
 
 
 @pytest.fixture
-def distances() -> NDArray[np.float64]:
-    points = np.random.default_rng(0).normal(size=(N, 3))
-    return np.asarray(((points[:, None] - points) ** 2).sum(axis=2))
+def distances() -> Array:
+    return oracle.pair_distances(np.random.default_rng(0).normal(size=(N, 3)))
 
 
 def test_links_hold_in_the_graph_and_other_rows_are_solved_as_before(
-    distances: NDArray[np.float64],
+    distances: Array,
 ) -> None:
     known = np.full(N, -1)
     known[[0, 5, 9, 20]], known[[1, 2, 30]] = 0, 1
@@ -62,9 +61,7 @@ def test_links_hold_in_the_graph_and_other_rows_are_solved_as_before(
 
 
 @pytest.mark.parametrize("k", [3, N - 1])
-def test_a_row_with_only_cannot_links_has_no_neighbor(
-    distances: NDArray[np.float64], k: int
-) -> None:
+def test_a_row_with_only_cannot_links_has_no_neighbor(distances: Array, k: int) -> None:
     known = np.ones(N, dtype=np.int64)
     known[7] = 0
     graph = graph_of(distances, known, k)
@@ -74,7 +71,7 @@ def test_a_row_with_only_cannot_links_has_no_neighbor(
 
 
 def test_edges_between_classes_are_removed_from_the_graph_of_a_view(
-    distances: NDArray[np.float64],
+    distances: Array,
 ) -> None:
     known = np.arange(N) % 3 - 1
     graph = csr_array(graph_of(distances, None, 8))
@@ -165,7 +162,7 @@ def walked() -> tuple[csr_array, NDArray[np.int64], NDArray[np.int64]]:
     rng = np.random.default_rng(1)
     groups = np.repeat([0, 1, 2], 30)
     points = rng.normal(size=(90, 2)) + 2.5 * np.eye(3, 2)[groups]
-    graph = graph_of(((points[:, None] - points) ** 2).sum(axis=2), None, 8)
+    graph = graph_of(oracle.pair_distances(points), None, 8)
     labels = np.where(rng.random(90) < 0.2, rng.integers(3, size=90), groups)
     known = np.where(np.arange(90) % 6 == 0, groups, -1)
     labels[known >= 0] = groups[known >= 0]

@@ -11,7 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -37,10 +36,7 @@ from mscam_dask.solvers.partition_graph import (
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests import oracle
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
-
+from tests.synthetic import Array, Labels
 
 Ranges = list[tuple[int, int]]
 

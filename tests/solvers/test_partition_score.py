@@ -45,7 +45,7 @@ from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 from tests import oracle
 from tests.solvers.test_borders import normals
-from tests.synthetic import gaussian_views
+from tests.synthetic import Array, gaussian_views
 
 GIVEN = Parameters(n_clusters=3)
 
@@ -100,10 +100,6 @@ def test_the_explained_share_does_not_depend_on_the_sizes(labels: np.ndarray) ->
     by_chance = [explained_share(views, rng.permutation(labels)) for _ in range(5)]
     assert max(by_chance) < 0.2
     assert explained_share(views, 0 * labels) == 0.0
-
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
 def graphs_of(rows: Array, view_type: ViewType = "features", *, k: int = 5) -> ReferenceGraphs:
@@ -201,7 +197,7 @@ def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int
     assert scores[20:].std(axis=0).min() == pytest.approx(1.0, rel=0.6)  # in units of the noise
 
 
-def candidates(rows: NDArray[np.float64], c: int) -> list[NDArray[np.int64]]:
+def candidates(rows: Array, c: int) -> list[NDArray[np.int64]]:
     points = JointPoints(rows, (rows.shape[1],))
     return candidate_partitions(points, point_linkages(points), c)
 
@@ -258,7 +254,7 @@ def separated_pairs(points: JointPoints, labels: NDArray[np.int64], c: int) -> l
     return views_separate(points, labels, borders(points, labels, c))
 
 
-def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
+def halves_of(score: Array) -> NDArray[np.int64]:
     """Labels of the samples below and above the median."""
     return (score > np.median(score)).astype(np.int64)
 

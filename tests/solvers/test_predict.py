@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.solvers.predict import (
@@ -19,9 +18,7 @@ from mscam_dask.solvers.predict import (
     n_voting_neighbors,
     predict_by_neighbors,
 )
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from tests.synthetic import Array, Labels
 
 
 def naive_assign(queries: Array, points: Array, labels: Labels, k: int) -> Labels:
@@ -43,17 +40,14 @@ def naive_assign(queries: Array, points: Array, labels: Labels, k: int) -> Label
     return np.array(result, dtype=np.int64)
 
 
-def blocks(points: Array, size: int) -> list[tuple[int, Array]]:
-    return [(start, points[start : start + size]) for start in range(0, len(points), size)]
-
-
 @given(st.integers(0, 2**16), st.integers(1, 25), st.integers(1, 30), st.sampled_from([1, 4, 100]))
 @settings(max_examples=80)
 def test_is_the_cluster_with_most_adaptive_weight(seed: int, n: int, k: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     points, queries = rng.standard_normal((n, 3)), rng.standard_normal((7, 3))
     labels = rng.integers(0, 3, n)
-    got = predict_by_neighbors(queries, blocks(points, size), labels, n_neighbors=k)
+    blocks = [(start, points[start : start + size]) for start in range(0, n, size)]
+    got = predict_by_neighbors(queries, blocks, labels, n_neighbors=k)
     assert got.dtype == np.int64
     assert_array_equal(got, naive_assign(queries, points, labels, k))
 

@@ -11,7 +11,6 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
 from scipy.spatial.distance import pdist, squareform
 
@@ -36,9 +35,8 @@ from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.messages import quotes
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
-from tests.synthetic import distances_between
+from tests.synthetic import Array, distances_between
 
-Array = NDArray[np.float64]
 SCALES: tuple[Scale, ...] = ("standard", "unit", "minmax", "none")
 
 

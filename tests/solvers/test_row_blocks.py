@@ -34,7 +34,7 @@ from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_ro
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.blocks import small_blocks
 from tests.solvers.whole_rows import reduced_problem, ridge_points
-from tests.synthetic import gaussian_views
+from tests.synthetic import Array, gaussian_views
 
 N = 600
 RANGES: Ranges = ((0, 170), (170, 330), (330, 600))
@@ -47,12 +47,12 @@ def stage() -> Stage:
 
 
 @pytest.fixture(scope="module")
-def view() -> NDArray[np.float64]:
+def view() -> Array:
     (rows,), _ = gaussian_views(3, n_samples=N, n_clusters=3, dims=(12,))
     return np.asarray(rows)
 
 
-def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[RidgeView]:
+def ridge_rows(view: Array, scale: Scale = "standard") -> list[RidgeView]:
     """Ridge view by blocks."""
     source = ArrayRows(view, "v")
     moments = [moments_of_rows(source.read, *one, view.shape[1]) for one in RANGES]
@@ -63,7 +63,7 @@ def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[Rid
     return [views.project(source, *one, ridge) for one in RANGES]
 
 
-def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[GraphRows]:
+def graph_of(view: Array, n_neighbors: int = 6) -> list[GraphRows]:
     """Graph by blocks."""
     return [
         graph_block(
@@ -78,7 +78,7 @@ def whole(graph: list[GraphRows]) -> csr_array[np.float64]:
 
 
 @pytest.mark.parametrize("scale", ["standard", "unit", "minmax", "none"])
-def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Scale) -> None:
+def test_the_ridge_view_is_that_of_all_rows(view: Array, scale: Scale) -> None:
     blocks = ridge_rows(view, scale)
     shape = ViewShape(N, view.shape[1], "features")
     svd = view_svd(lambda a, b: view[a:b], shape, scale=scale, name="v", dtype=np.float32)
@@ -92,14 +92,14 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     assert_allclose(encoder(view), joined, atol=1e-5)
 
 
-def in_blocks(stage: Stage, view: NDArray[np.float64]) -> tuple[Graph, View]:
+def in_blocks(stage: Stage, view: Array) -> tuple[Graph, View]:
     """Graph and ridge view whose rows are in blocks on the workers."""
     rows = [stage.submit(copy.copy, block) for block in graph_of(view)]
     own = [stage.submit(copy.copy, block) for block in ridge_rows(view)]
     return graphs.connected(stage, rows, RANGES), View(tuple(own), own[0])
 
 
-def test_eigenpairs_are_those_of_the_whole(stage: Stage, view: NDArray[np.float64]) -> None:
+def test_eigenpairs_are_those_of_the_whole(stage: Stage, view: Array) -> None:
     graph, own = in_blocks(stage, view)
     prepared: Any = SimpleNamespace(views=[own], parameters=PARAMETERS)
     found = spectrum.bottom_eigenpairs(stage, graph, prepared, n_pairs=8)
@@ -117,7 +117,7 @@ def test_eigenpairs_are_those_of_the_whole(stage: Stage, view: NDArray[np.float6
 
 
 def test_admm_is_that_of_the_whole(
-    stage: Stage, view: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, view: Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embed, "FAN_IN", 2)  # blocks of a halo of three
     graph, own = in_blocks(stage, view)

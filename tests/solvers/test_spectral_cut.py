@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from mscam_dask.linalg.orthonormal import polar_factor
@@ -28,9 +27,7 @@ from mscam_dask.solvers.spectral_cut import (
 )
 from mscam_dask.types.rules import RULES, SIZES
 from tests import oracle
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from tests.synthetic import Array, Labels
 
 
 def embedded(vectors: Array) -> SpectralEmbedding:

@@ -22,6 +22,7 @@ from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape, ViewType
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import SIZES
+from tests.synthetic import Array
 
 # Length of a component outside span(Q) below which it is rounding.
 NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
@@ -33,18 +34,18 @@ class WholeProblem(ReducedProblem):
 
     subspace: NDArray[Any]
 
-    def start(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def start(self, vectors: Array) -> Array:
         """Vectors (n, c) in the coordinates of H."""
         return np.asarray(self.subspace.T @ vectors, dtype=np.float64)
 
-    def self_representation(self, state: AdmmState) -> NDArray[np.float64]:
+    def self_representation(self, state: AdmmState) -> Array:
         """Z = H Ĉ Hᵀ (n, n), which the solver never forms."""
         gains = self.squared_singular_values / (self.squared_singular_values + self.alpha)
         left, right = state.core
         return np.asarray(self.subspace @ (np.diag(gains) + left @ right.T) @ self.subspace.T)
 
 
-def ridge_points(view: RidgeView) -> NDArray[np.float64]:
+def ridge_points(view: RidgeView) -> Array:
     """Ridge embedding √ω f∘Q (n, r)."""
     vectors, weights = view.coordinates()
     return np.asarray(vectors * np.sqrt(weights), dtype=np.float64)
@@ -52,7 +53,7 @@ def ridge_points(view: RidgeView) -> NDArray[np.float64]:
 
 def reduced_problem(
     basis: Basis,
-    graph_vectors: NDArray[np.float64],
+    graph_vectors: Array,
     laplacian: csr_array[np.float64],
     *,
     alpha: float,
@@ -80,7 +81,7 @@ def reduced_problem(
 
 
 def prepared(
-    rows: NDArray[np.float64],
+    rows: Array,
     *,
     alpha: float = 1.0,
     scale: Scale = "standard",

@@ -32,13 +32,10 @@ from tests import oracle
 from tests.benchmark_sets import BenchmarkData, default_fit, fit_views
 from tests.clusters import local_client
 from tests.snapshots import Memory
-from tests.synthetic import gaussian_views
+from tests.synthetic import Array, Labels, gaussian_views
 
 # Random data of which some give a warning.
 may_lack_structure = pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 
 def assert_valid(solution: Solution, n_clusters: int, what: object) -> None:
