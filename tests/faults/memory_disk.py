@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -188,15 +188,9 @@ class MemoryDisk:
 # -- changes of a real directory ---------------------------------------------------------------
 
 
-class _Observer(Protocol):
-    def see(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Called before what an audit event tells of."""
+_active: list[_Trace | _Failing] = []
+"""Told of each audit event before it happens (`see`) and of each sync afterwards (`synced`)."""
 
-    def synced(self, path: Path) -> None:
-        """Called after a file or directory was synced."""
-
-
-_active: list[_Observer] = []
 _hooks: list[str] = []
 
 
@@ -206,7 +200,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def _observed(observer: _Observer) -> Iterator[None]:
+def _observed(observer: _Trace | _Failing) -> Iterator[None]:
     if not _hooks:
         sys.addaudithook(_audit)  # for the rest of the process
         _hooks.append("added")

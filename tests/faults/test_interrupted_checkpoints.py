@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -29,10 +29,6 @@ pytestmark = [
 _LAST = 12
 
 
-class Counted(Protocol):
-    n_changes: int
-
-
 class Disk:
     """Checkpoints in a directory; failures are error numbers."""
 
@@ -47,7 +43,7 @@ class Disk:
         """Have the states 0 ... count-1 saved, and no others."""
         self._saved[count].restore(self.root)
 
-    def failing(self, nth: int, how: int) -> AbstractContextManager[Counted]:
+    def failing(self, nth: int, how: int) -> AbstractContextManager[Any]:
         return failing(self.root, nth, how)
 
     def names(self) -> set[str]:
@@ -85,7 +81,7 @@ class Objects:
         self.files = FailingFiles(self._saved[count])
 
     @contextmanager
-    def failing(self, nth: int, how: float) -> Iterator[Counted]:
+    def failing(self, nth: int, how: float) -> Iterator[Any]:
         self.files.n_changes, self.files.nth, self.files.share = 0, nth, how
         yield self.files
         # what was not waited for goes to the old ones

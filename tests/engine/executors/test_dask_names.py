@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from scipy.sparse import csr_array
 
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.linalg.orthonormal import Basis
+from mscam_dask.solvers.graph_update import GraphRows
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
@@ -59,22 +60,11 @@ def test_spans_around_a_fit_are_the_parents_of_its_own() -> None:
         assert len(mine.groups) == 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Inner:
-    matrix: csr_array[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outer:
-    array: np.ndarray[tuple[int], np.dtype[np.float64]]
-    inner: tuple[Inner, ...]
-
-
 def test_the_size_of_a_result_is_that_of_the_arrays_in_it() -> None:
-    matrix = csr_array(np.eye(1000))
-    held = 8 * 5000 + matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    size = n_bytes(Outer(np.zeros(5000), (Inner(matrix),)))
-    assert held <= size <= held + 2000
+    basis, matrix = Basis(np.zeros((1000, 5)), np.ones(5)), csr_array(np.eye(1000))
+    arrays = (basis.vectors, matrix.data, matrix.indices, matrix.indptr)
+    held = sum(array.nbytes for array in arrays)
+    assert held <= n_bytes((basis, [GraphRows(0, matrix)])) <= held + 2000
 
 
 def test_alike_tasks_are_dealt_out_to_the_workers_and_may_be_moved() -> None:
