@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,6 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import neighbors
 from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
@@ -23,8 +23,8 @@ from mscam_dask.solvers.admm import EmbeddedRows
 from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, projected_distances
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view, view_svd
-from mscam_dask.solvers.row_blocks import ViewShape, added
+from mscam_dask.solvers.ridge_view import joint_embedding
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import (
     canonical_labels,
     choose_cuts,
@@ -37,6 +37,7 @@ from mscam_dask.solvers.spectral_cut import (
     walk_embedding,
 )
 from mscam_dask.types.parameters import Parameters
+from tests.solvers.whole_rows import prepared
 from tests.synthetic import Array
 
 SEED = 0
@@ -98,33 +99,16 @@ def test_the_cut_is_that_of_the_walk_embedding() -> None:
     assert_array_equal(cut, canonical_labels(expected[::-1]))
 
 
-def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((n_samples, 6)).round(1)  # some distances are tied
-    points[1::7] = points[::7][: len(points[1::7])]
-    shape = ViewShape(n_samples, 6, "features")
-    views = [points + 0.1 * rng.standard_normal(points.shape) for _ in range(n_views - 1)]
-
-    def embedded(rows: Array) -> RidgeView:
-        read = ArrayRows(rows, "v").read
-        return ridge_view(
-            view_svd(read, shape, scale="none", name="v", dtype=np.float32), alpha=1.0
-        )
-
-    return [embedded(rows) for rows in (points, *views)]
-
-
-def ridge(view: RidgeView) -> RidgeView:
-    return view
-
-
 @pytest.mark.parametrize("n_views", [1, 20])
 def test_bits_do_not_depend_on_the_tasks(n_views: int) -> None:
-    n = 700
-    views = ridge_views(n_views, n)
+    n, rng = 700, np.random.default_rng(0)
+    points = rng.standard_normal((n, 6)).round(1)  # some distances are tied
+    points[1::7] = points[::7]
+    others = [points + 0.1 * rng.standard_normal(points.shape) for _ in range(n_views - 1)]
+    views = [prepared(rows, scale="none") for rows in (points, *others)]
     executor = SerialExecutor()
     stage = Stage(executor, "k")
-    handles = [stage.submit(ridge, view) for view in views]
+    handles = [stage.submit(copy.copy, view) for view in views]
     of_one_block = [View((handle,), handle) for handle in handles]
     _, candidates = neighbors.ordered_candidates(
         stage, of_one_block, ((0, n),), Parameters(n_clusters=2, n_candidates=50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -257,49 +257,31 @@ def test_the_z_step_of_mscan_is_stationary(seed: int) -> None:
     assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
 
 
-N_SMOOTHED = 30
 NO_ENCODER = Encoder("kernel", None, 0, 1.0, np.zeros(1), np.zeros((1, 1)))
-
-
-class Smoothed(NamedTuple):
-    """Result on a random view and graph, with span(H) all of space: then it is exact."""
-
-    basis: Basis
-    gram: Array
-    laplacian: Array
-    embedding: Array
-    mean_distance: float
-    objective: float
-
-
-def smoothed(seed: int, *, n_columns: int, alpha: float, weight: float) -> Smoothed:
-    rng = np.random.default_rng(seed)
-    basis = basis_from_rows(rng.standard_normal((N_SMOOTHED, n_columns)))
-    affinity = rng.random((N_SMOOTHED, N_SMOOTHED))
-    np.fill_diagonal(affinity, 0.0)
-    graph = GraphRows(0, csr_array(affinity))
-    rows = laplacian_rows(graph, [graph], ((0, N_SMOOTHED),), precision=np.float64)
-    laplacian = oracle.dense_laplacian(affinity)
-    vectors = np.linalg.eigh(laplacian)[1]
-    parameters = Parameters(n_clusters=N_SMOOTHED // 2, constants=Constants(min_shrinkage=0.0))
-    view = RidgeView(basis, alpha, 1.0, 1.0, NO_ENCODER)
-    sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
-    coefficients, distance, objective = smoothed_coefficients(sums, view, parameters, weight)
-    embedding = embed_rows(view, vectors, coefficients, parameters).astype(np.float64)
-    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
-    return Smoothed(basis, gram, laplacian, embedding, distance, objective)
 
 
 @given(st.integers(0, 2**16), st.integers(1, 40), st.floats(1e-2, 1e2), st.floats(1e-2, 1e2))
 @settings(max_examples=20)
 def test_solves_the_sylvester_equation(seed: int, d: int, alpha: float, weight: float) -> None:
-    found = smoothed(seed, n_columns=d, alpha=alpha, weight=weight)
-    expected = oracle.mscan_z_step(found.gram, found.laplacian, alpha=alpha, weight=weight)
-    assert_allclose(found.basis.vectors @ found.embedding.T, expected, atol=1e-4)
-    value = oracle.mscan_objective(
-        found.gram, found.laplacian, expected, alpha=alpha, weight=weight
-    )
-    assert found.objective == pytest.approx(value, rel=1e-4)
-    assert found.mean_distance == pytest.approx(
-        oracle.pair_distances(found.embedding).sum() / (N_SMOOTHED * (N_SMOOTHED - 1)), abs=1e-4
-    )
+    """Of a random view and graph, with span(H) all of space: then it is exact."""
+    n, rng = 30, np.random.default_rng(seed)
+    basis = basis_from_rows(rng.standard_normal((n, d)))
+    affinity = rng.random((n, n))
+    np.fill_diagonal(affinity, 0.0)
+    graph = GraphRows(0, csr_array(affinity))
+    rows = laplacian_rows(graph, [graph], ((0, n),), precision=np.float64)
+    laplacian = oracle.dense_laplacian(affinity)
+    vectors = np.linalg.eigh(laplacian)[1]
+    parameters = Parameters(n_clusters=n // 2, constants=Constants(min_shrinkage=0.0))
+    view = RidgeView(basis, alpha, 1.0, 1.0, NO_ENCODER)
+    sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
+    coefficients, distance, found = smoothed_coefficients(sums, view, parameters, weight)
+    embedding = embed_rows(view, vectors, coefficients, parameters).astype(np.float64)
+
+    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
+    expected = oracle.mscan_z_step(gram, laplacian, alpha=alpha, weight=weight)
+    assert_allclose(basis.vectors @ embedding.T, expected, atol=1e-4)
+    value = oracle.mscan_objective(gram, laplacian, expected, alpha=alpha, weight=weight)
+    assert found == pytest.approx(value, rel=1e-4)
+    mean = oracle.pair_distances(embedding).sum() / (n * (n - 1))
+    assert distance == pytest.approx(mean, abs=1e-4)
