@@ -286,3 +286,21 @@ def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:
     gap[["a0"]].to_excel(tmp_path / "a.xlsx", index=False)
     found = outcome([tmp_path / "a.xlsx"], {"a": A[["a0"]]}, tmp_path / "s.zarr")
     assert re.match(quotes("refused", "absent", "[5]"), found), found
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("has_header", [True, False])
+@pytest.mark.parametrize("n_samples", [3, 12])
+def test_wavelengths_in_front_are_the_names_of_features(
+    tmp_path: Path, step: int, has_header: bool, n_samples: int
+) -> None:
+    frame = table(n_samples, 20).set_axis((400.5 + np.arange(20))[::step].astype(str), axis=1)
+    known = frame if has_header else frame.reset_index(drop=True)
+    text = frame.T.to_csv(index_label="nm", header=has_header)
+    assert read(tmp_path, {"a.csv": text}, (known,), samples_in="columns") == "right"
+
+
+def test_batches_among_the_rows_of_features_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(csv_of(A.assign(batch=np.arange(12) % 2).T))
+    notes = ingest(Source(tmp_path / "a.csv", samples_in="columns"), tmp_path / "s.zarr").notes
+    assert any(re.match(quotes("a.csv", "'batch'", "--labels"), note) for note in notes)

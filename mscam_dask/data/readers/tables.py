@@ -18,6 +18,7 @@ from mscam_dask.data.readers.fields import (
     are_counted,
     are_names,
     are_padded,
+    are_rising,
     is_missing,
     is_value,
     notes_of_keys,
@@ -286,11 +287,13 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     places = [place for place in range(len(names)) if place not in table.left_out]
     has_numbers = first.is_key and not are_counted(first.texts)
     may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
-    if table.told_ids is None and (may_be_entrez or (first.is_text and first.is_unique)):
-        table = replace(table, id_position=0)
     may_be_names = {
         place: head_of(place) for place in places if head_of(place).is_text or place == 0
     }
+    are_texts = first.is_text and first.is_unique
+    is_axis = len(may_be_names) == 1 and _begins_with_axis(table)
+    if table.told_ids is None and (may_be_entrez or are_texts or is_axis):
+        table = replace(table, id_position=0)
     (key,) = id_columns([(table, may_be_names)])
     left_out = dict(table.left_out)
     own = None if key is None else key.position
@@ -326,6 +329,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             rows.values = rows.values[kept]
     values = _values(table, rows, samples).T
     notes = [*_check_descriptions(table, samples, values), *rows.notes]
+    notes += notes_of_labels(values, feature_names or (), has_names=True)
     if table.has_header:
         notes.append(f"first line taken as sample ids: {listed([names[p] for p in samples])}.")
     return _contents(
@@ -339,6 +343,17 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
+
+
+def _begins_with_axis(table: Table) -> bool:
+    """Return whether the first column alone has numbers that rise or fall, such as wavelengths or masses."""
+    columns = [table.head_of(place).texts for place in range(len(table.columns))[:2]]
+    if min(map(len, columns)) < _SOME_SAMPLES:
+        return False
+    first, *second = (
+        any(are_rising(texts[::step], table.decimal) for step in (1, -1)) for texts in columns
+    )
+    return first and second == [False]
 
 
 def _check_one_each(table: Table, samples: Sequence[int]) -> None:
