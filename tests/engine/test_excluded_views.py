@@ -25,11 +25,6 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 Views = dict[str, NDArray[np.float64]]
 
-OPTIONS = tuple(
-    ViewSettings(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
-)
-LEAVES_OUT = Choices(OPTIONS, initial_graph=True, may_exclude_views=True)
-
 
 def with_useless(n_samples: int = 360) -> tuple[Views, NDArray[np.int64]]:
     """Four clusters that touch in two views, a third in another order of samples, and two of noise."""
@@ -124,7 +119,11 @@ def test_new_samples_need_no_views_that_are_left_out(fitted: Fitted) -> None:
 def test_large_data_leave_them_out() -> None:
     views, labels = with_useless(700)
     parameters = Parameters(n_clusters=4, n_neighbors=20, exact_samples=400)
-    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=LEAVES_OUT)
+    options = tuple(
+        ViewSettings(scale, alpha) for scale in ("unit", "standard") for alpha in (10.0, 1.0)
+    )
+    choices = Choices(options, initial_graph=True, may_exclude_views=True)
+    solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=choices)
     assert solution.exclude_views == USELESS
     assert adjusted_rand_index(labels, solution.labels) > 0.6
     assert_partition_and_graph_agree(solution, n_clusters=4)

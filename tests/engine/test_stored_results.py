@@ -27,8 +27,7 @@ from tests.clusters import local_client
 from tests.messages import raises
 from tests.synthetic import gaussian_views
 
-N = 900
-VIEWS, _ = gaussian_views(2, n_samples=N, n_clusters=4, spread=0.9, dims=(6, 20))
+VIEWS, _ = gaussian_views(2, n_samples=900, n_clusters=4, spread=0.9, dims=(6, 20))
 
 
 @pytest.fixture(autouse=True)

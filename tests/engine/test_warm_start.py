@@ -20,8 +20,6 @@ from mscam_dask.types.events import SettingsSelected
 from mscam_dask.types.result import Status
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
-SETTING: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 9}
-
 
 def from_previous_fit(labels: NDArray[np.int64], n_samples: int) -> NDArray[np.int64]:
     known = np.full(n_samples, UNKNOWN, dtype=np.int64)
@@ -30,7 +28,8 @@ def from_previous_fit(labels: NDArray[np.int64], n_samples: int) -> NDArray[np.i
 
 
 def fitted(views: list[NDArray[np.float64]], init_labels: Any = None, **options: Any) -> MSCAM:
-    return MSCAM(3, **SETTING, n_jobs=1, **options).fit(views, init_labels=init_labels)
+    model = MSCAM(3, scale="standard", alpha=1.0, n_neighbors=9, n_jobs=1, **options)
+    return model.fit(views, init_labels=init_labels)
 
 
 def test_new_samples_join_the_clusters_of_the_old_ones() -> None:

@@ -32,14 +32,11 @@ from tests.messages import raises
 from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
 
-_TAKEN_FOR_A_CLASSIFIER = "scikit-learn asks every estimator with predict_proba for classifier_tags"
-
 
 def expected_failures(_: object) -> dict[str, str]:
     """Checks that a clusterer with predict_proba, which takes sparse data, cannot pass."""
-    return {
-        f"check_estimator_sparse_{kind}": _TAKEN_FOR_A_CLASSIFIER for kind in ("array", "matrix")
-    }
+    reason = "scikit-learn asks every estimator with predict_proba for classifier_tags"
+    return {f"check_estimator_sparse_{kind}": reason for kind in ("array", "matrix")}
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]

@@ -158,8 +158,6 @@ def test_reading_runs_no_code(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 # -- nothing outside the run directory --------------------------------------------------------
 
-NAMES = ("../../outside", "/absolute", "..", "a/b", "con:", "x" * 300)
-
 
 def files_below(path: Path) -> set[Path]:
     return {item.relative_to(path) for item in path.rglob("*")}
@@ -168,7 +166,8 @@ def files_below(path: Path) -> set[Path]:
 def test_view_names_are_never_paths(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 20)
-    views = {name: rng.normal(size=(40, 3)) + 9.0 * labels[:, None] for name in NAMES}
+    names = ("../../outside", "/absolute", "..", "a/b", "con:", "x" * 300)
+    views = {name: rng.normal(size=(40, 3)) + 9.0 * labels[:, None] for name in names}
     work = tmp_path / "deep" / "work"
     work.mkdir(parents=True)
     np.savez(

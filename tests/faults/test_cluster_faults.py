@@ -33,7 +33,7 @@ from tests.estimators.small import quick
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.pipeline.runs import HERE, THREE, again, write_tiny
 from tests.processes import mscam, run, text_of, wait_until
-from tests.synthetic import gaussian_views
+from tests.synthetic import Array, gaussian_views
 
 pytestmark = [
     pytest.mark.faults,
@@ -42,10 +42,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 
-Views = list[np.ndarray[Any, np.dtype[np.float64]]]
 
-
-def views_of(n_samples: int) -> Views:
+def views_of(n_samples: int) -> list[Array]:
     """Clusters that overlap, so that the path has several iterations."""
     return gaussian_views(7, n_samples=n_samples, n_clusters=5, spread=0.9, dims=(6, 9, 12))[0]
 

@@ -31,8 +31,6 @@ from tests.synthetic import gaussian_views
 
 pytestmark = pytest.mark.faults
 
-MIB = 2**20
-
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
@@ -50,7 +48,7 @@ def fill(disk: Path) -> Path:
     """Take all the room there is."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as stream:
-        size = MIB
+        size = 2**20
         while size:
             try:
                 if stream.write(b"x" * size) < size:

@@ -141,19 +141,16 @@ pytestmark = [
     pytest.mark.parametrize("model", ["mscam", "mscan"]),
 ]
 
-# Names that look like the path of another task's key.
-NAMES = ("0/a", "a", "0")
-
-SETTINGS: tuple[tuple[Scale, int], ...] = (("standard", 3), ("unit", 5))
-
 
 def problem(model: Model) -> tuple[MultiViewData, tuple[Parameters, ...]]:
     views, _ = gaussian_views(4, n_samples=30, spread=1.2, dims=(3, 4, 6))
+    settings: tuple[tuple[Scale, int], ...] = (("standard", 3), ("unit", 5))
     candidates = tuple(
         Parameters(n_clusters=3, model=model, n_neighbors=k, max_iter=6, scale=scale)
-        for scale, k in SETTINGS
+        for scale, k in settings
     )
-    return as_multi_view(dict(zip(NAMES, views, strict=True))), candidates
+    names = ("0/a", "a", "0")  # which look like the path of another task's key
+    return as_multi_view(dict(zip(names, views, strict=True))), candidates
 
 
 @pytest.mark.parametrize(

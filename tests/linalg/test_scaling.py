@@ -26,7 +26,6 @@ blocks = st.lists(
     min_size=1,
     max_size=5,
 )
-UNITS = [1e-300, 1e-160, 1e-30, 1.0, 1e30, 1e160, 1e300]
 
 
 def merged(parts: list[Array]) -> ColumnMoments:
@@ -58,7 +57,7 @@ def test_a_large_mean_costs_no_variance() -> None:
     assert_allclose(moments.standard_deviation, rows.std(axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e-30, 1.0, 1e30, 1e160, 1e300])
 @pytest.mark.parametrize("kind", ["standard", "minmax", "unit"])
 def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
     base = np.random.default_rng(1).standard_normal((30, 4))

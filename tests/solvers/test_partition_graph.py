@@ -38,11 +38,9 @@ from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests import oracle
 from tests.synthetic import Array, Labels
 
-Ranges = list[tuple[int, int]]
-
 
 def bridged(
-    rows: list[GraphRows], parts: list[Any], ranges: Ranges, labels: Labels, k: int
+    rows: list[GraphRows], parts: list[Any], ranges: list[tuple[int, int]], labels: Labels, k: int
 ) -> tuple[csr_array[np.float64], Labels, Components]:
     """Connect the components of each cluster, as the engine does: graph, ends and components."""
     n = len(labels)

@@ -89,10 +89,11 @@ def random_view(labels: np.ndarray, within: float, seed: int) -> csr_array:
     return csr_array(upper + upper.T)
 
 
-SIZES = (np.repeat([0, 1], 60), np.repeat([0, 1, 2], [100, 12, 8]))
-
-
-@pytest.mark.parametrize("labels", SIZES, ids=["equal", "unequal"])
+@pytest.mark.parametrize(
+    "labels",
+    [np.repeat([0, 1], 60), np.repeat([0, 1, 2], [100, 12, 8])],
+    ids=["equal", "unequal"],
+)
 def test_the_explained_share_does_not_depend_on_the_sizes(labels: np.ndarray) -> None:
     views = [ReferenceGraphs((random_view(labels, 0.5, seed),)) for seed in range(3)]
     assert explained_share(views, labels) > 0.9

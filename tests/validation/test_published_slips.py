@@ -84,12 +84,11 @@ def test_slip_1_ridge_of_the_z_step(seed: int) -> None:
 
 # --- Slip 2: M and its multiplier do nothing but damp the P-step ---------------------------------
 
-PRINTED_SPLIT = Slips(metric_split=True, second_multiplier=True)
-
 
 def test_slip_2_second_multiplier_is_zero_for_ever() -> None:
     rows, L = overlapping_clouds(15, 3, 0)
-    problem = problem_of(rows @ rows.T, L, slips=PRINTED_SPLIT)
+    slips = Slips(metric_split=True, second_multiplier=True)
+    problem = problem_of(rows @ rows.T, L, slips=slips)
     state = random_state(15, 3, np.random.default_rng(0))
     assert np.abs(state.Y2).max() > 1
     for _ in range(10):  # not even a start elsewhere survives one pass

@@ -47,9 +47,6 @@ from tests.pipeline.runs import (
 )
 from tests.synthetic import gaussian_views, save_npz, three_subspaces, values_of
 
-AUTO = "[cluster]\nn_clusters = 'auto'\n"
-LARGE = {"consensus_graph", "learned_graph", "view_embeddings", "view_coordinates"}
-
 
 @pytest.fixture(scope="module")
 def model() -> MSCAM:
@@ -100,7 +97,8 @@ def test_one_cluster_without_structure_is_a_model_too() -> None:
     rng = np.random.default_rng(5)
     views = [rng.standard_normal((60, 4)), rng.standard_normal((60, 7))]
     ingest(as_multi_view(views), "noise.zarr")
-    outcome = again(write_tiny(Path(), QUIET, data="source = 'noise.zarr'", clusters=AUTO))
+    auto = "[cluster]\nn_clusters = 'auto'\n"
+    outcome = again(write_tiny(Path(), QUIET, data="source = 'noise.zarr'", clusters=auto))
     loaded = load_run(outcome.directory.path)
     model = MSCAM("auto", n_jobs=1).fit("noise.zarr")
     assert model.n_clusters_ == loaded.n_clusters_ == 1
@@ -135,7 +133,8 @@ def test_graphs_of_a_large_run_are_read_when_they_are_asked_for() -> None:
     assert not list(directory.path.glob("*.partial"))  # tasks have written them
     loaded = load_run(directory.path)
     assert isinstance(loaded.solution_.arrays, StoredArrays)
-    assert not LARGE & set(vars(loaded.solution_.arrays))
+    large = {"consensus_graph", "learned_graph", "view_embeddings", "view_coordinates"}
+    assert not large & set(vars(loaded.solution_.arrays))
     components, _ = connected_components(loaded.consensus_graph_)
     assert components == loaded.n_connected_components_ == 3
     assert list(loaded.view_embeddings_) == ["view_0", "view_1"]
