@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
@@ -209,16 +208,6 @@ def test_missing_cells_of_all_views_are_refused_together() -> None:
         match=quotes("'view_0'", 3, "1.04%", [3, 9], [0, 1, 2], "'view_2'", [5], "impute"),
     ):
         quick().fit(holed())
-    frames = [
-        pd.DataFrame(
-            view,
-            index=[f"s{row}" for row in range(72)],
-            columns=[f"v{index}f{column}" for column in range(view.shape[1])],
-        )
-        for index, view in enumerate(holed())
-    ]
-    with pytest.raises(DataError):
-        quick().fit(frames)
 
 
 @pytest.mark.parametrize("method", ["mean", "median", "knn"])

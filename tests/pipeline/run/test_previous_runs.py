@@ -21,7 +21,6 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import StepFinished
-from mscam_dask.monitor.run_record import DriftRecord, FitRecord
 from mscam_dask.pipeline.read_config import read_config
 from mscam_dask.pipeline.report import write_report
 from mscam_dask.pipeline.run import RunOutcome
@@ -79,14 +78,6 @@ class Growing:
         return again(self.file, **options)
 
 
-def fit_of(outcome: RunOutcome) -> FitRecord:
-    return outcome.record.fit
-
-
-def drift_of(outcome: RunOutcome) -> DriftRecord:
-    return outcome.record.drift
-
-
 @pytest.fixture
 def growing(tmp_path: Path) -> Growing:
     return Growing(tmp_path)
@@ -102,11 +93,11 @@ def test_a_run_on_data_that_grew_starts_from_the_last_one(
     # another order: samples are known by their ids
     second = growing.again(np.arange(90)[::-1].copy())
     assert fits[0] == {}
-    assert fits[1]["alpha"] == fit_of(first).setting.alpha
-    drift = drift_of(second)
+    assert fits[1]["alpha"] == first.record.fit.setting.alpha
+    drift = second.record.drift
     assert (drift.earlier, drift.start) == (first.directory.path.name, "warm")
     assert (drift.n_common, drift.n_new, drift.n_gone, drift.n_moved) == (80, 10, 0, 0)
-    assert drift.sizes_before == fit_of(first).cluster_sizes
+    assert drift.sizes_before == first.record.fit.cluster_sizes
     assert sum(drift.sizes_after) == 90
     # cluster 3 stays cluster 3, wherever the sample is now
     np.testing.assert_array_equal(labels_of(second)[::-1][:80], labels_of(first))
@@ -118,7 +109,7 @@ def test_a_number_of_clusters_that_was_chosen_is_taken_over_until_a_fresh_start(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
     growing.change("n_clusters = 3", "n_clusters = 'auto'")
-    records = [fit_of(growing.again(np.arange(n_samples))) for n_samples in (80, 85, 90)]
+    records = [growing.again(np.arange(n_samples)).record.fit for n_samples in (80, 85, 90)]
     assert [made.get("n_clusters") for made in fits] == [None, records[0].n_clusters, None]
     chosen = [record.n_clusters_curves is not None for record in records]
     assert chosen == [True, False, True]
@@ -133,11 +124,11 @@ def test_one_cluster_without_structure_is_no_start_for_the_next_run(growing: Gro
     growing.change("n_clusters = 3", "n_clusters = 'auto'")
     related, rng = growing.views, np.random.default_rng(0)
     growing.views = [rng.normal(size=view.shape) for view in related]
-    nothing = fit_of(growing.again(np.arange(80)))
+    nothing = growing.again(np.arange(80)).record.fit
     assert (nothing.n_clusters, nothing.status) == (1, "NO_STRUCTURE")
     growing.views = related
     found = growing.again(np.arange(90))
-    assert (fit_of(found).n_clusters, drift_of(found).start) == (3, "cold")
+    assert (found.record.fit.n_clusters, found.record.drift.start) == (3, "cold")
 
 
 def test_views_that_were_left_out_stay_so_in_the_next_run(
@@ -149,7 +140,7 @@ def test_views_that_were_left_out_stay_so_in_the_next_run(
     for n_samples in (80, 90):
         events: list[Any] = []
         outcome = growing.again(np.arange(n_samples), observers=[events.append])
-        assert fit_of(outcome).setting.exclude_views == ("v2",)
+        assert outcome.record.fit.setting.exclude_views == ("v2",)
         ended = [event for event in events if isinstance(event, StepFinished)]
         said.append(any("'v2'" in note for event in ended for note in event.notes))
     assert fits[1]["exclude_views"] == ("v2",)
@@ -183,7 +174,7 @@ def test_clusters_keep_their_names_over_nights_whatever_their_number(
     ]
     for rows, n_samples, start, n_clusters in nights:
         outcome = growing.again(np.flatnonzero(rows[:n_samples]))
-        fit, drift = fit_of(outcome), drift_of(outcome)
+        fit, drift = outcome.record.fit, outcome.record.drift
         assert (drift.start, fit.n_clusters, drift.n_moved) == (start, n_clusters, 0)
         labels = labels_of(outcome)
         names, sizes = np.unique(labels, return_counts=True)
@@ -223,7 +214,7 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
     second = growing.again(rows, names=permuted)
     after = dict(zip(permuted, labels_of(second), strict=True))
     moved = {name for name in before if before[name] != after[name]}
-    drift = drift_of(second)
+    drift = second.record.drift
     assert (drift.start, drift.earlier) == ("unchanged", first.directory.path.name)
     assert (drift.n_common, drift.n_new, drift.n_gone) == (60, 0, 0)
     assert drift.n_moved == len(moved) > 0
@@ -233,7 +224,7 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
     assert all(name in page for name in moved)
     assert 'href="moved.csv"' in page
 
-    drift = drift_of(growing.again(rows, names=tuple(f"t{row:02d}" for row in rows)))
+    drift = growing.again(rows, names=tuple(f"t{row:02d}" for row in rows)).record.drift
     assert (drift.n_common, drift.n_new, drift.n_gone, drift.n_moved) == (0, 60, 60, 0)
     assert len(fits) == 1
 
@@ -266,9 +257,9 @@ def test_samples_without_ids_are_known_by_rows_that_did_not_change(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
     growing.again(np.arange(80), ids=False)
-    drift = drift_of(growing.again(np.arange(90), ids=False))
+    drift = growing.again(np.arange(90), ids=False).record.drift
     assert (drift.start, drift.n_new) == ("warm", 10)
-    drift = drift_of(growing.again(np.arange(90)[::-1].copy(), ids=False))
+    drift = growing.again(np.arange(90)[::-1].copy(), ids=False).record.drift
     assert (drift.start, drift.n_common, fits[2]) == ("cold", 0, {})
     assert drift.reason != ""
 
@@ -277,7 +268,7 @@ def test_a_run_starts_afresh_when_little_is_common_or_after_many_warm_ones(
     growing: Growing,
 ) -> None:
     growing.again(np.arange(30))
-    drifts = [drift_of(growing.again(np.arange(start, 90))) for start in (20, 19, 18)]
+    drifts = [growing.again(np.arange(start, 90)).record.drift for start in (20, 19, 18)]
     starts = [(drift.start, drift.warm_runs) for drift in drifts]
     assert starts == [("cold", 0), ("warm", 1), ("cold", 0)]
     numbers = [re.findall(r"\d+%?", drift.reason) for drift in drifts]
@@ -289,7 +280,7 @@ def test_a_warm_run_that_was_cut_off_starts_from_the_same_run_again(growing: Gro
     with pytest.raises(KeyboardInterrupt):
         growing.again(np.arange(85), observers=(at(lambda: stop(KeyboardInterrupt)),))
     outcome = again(growing.file)
-    drift = drift_of(outcome)
+    drift = outcome.record.drift
     assert (drift.start, drift.earlier) == ("warm", first.directory.path.name)
     assert outcome.record.resumed[0].after_iteration == 1
 
