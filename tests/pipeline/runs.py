@@ -63,11 +63,8 @@ def stopped_run(file: Path, output: Path) -> RunDirectory:
     return RunDirectory(output)
 
 
-def run(file: Path, output: Path, **options: Any) -> RunOutcome:
-    return run_pipeline(read_config(file), output, **options)
-
-
 def again(file: Path, *, sets: Sequence[str] = (), **options: Any) -> RunOutcome:
+    """Run a pipeline file with these values of `--set`."""
     return run_pipeline(read_config(file, [parse_override(one) for one in sets]), **options)
 
 

@@ -28,7 +28,7 @@ from mscam_dask.pipeline.run import RunOutcome
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.stored_run import list_runs
 from tests.messages import raises
-from tests.pipeline.runs import QUIET, Write, again, at, run
+from tests.pipeline.runs import QUIET, Write, again, at
 
 CONTENT = b"of somebody else"
 
@@ -196,12 +196,12 @@ def test_a_new_run_replaces_links_but_never_a_lock(
         Replaced(stopped.path / ".lock", "link", other),
         raises(StoreCorruptError, stopped.path / ".lock"),
     ):
-        run(pipeline(QUIET), stopped.path, overwrite=True)
+        again(pipeline(QUIET), output=stopped.path, overwrite=True)
     shutil.rmtree(stopped.data)
     for file in (stopped.record, stopped.data):
         file.unlink(missing_ok=True)
         file.symlink_to(other)
-    outcome = run(pipeline(QUIET), stopped.path, overwrite=True)
+    outcome = again(pipeline(QUIET), output=stopped.path, overwrite=True)
     assert outcome.record.state == "finished"
     assert not any(file.is_symlink() for file in stopped.path.iterdir())
 
@@ -267,10 +267,10 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
         with raises(TemporaryFailure, tmp_path / "out"):
             resume_run(tmp_path / "out")
         with raises(TemporaryFailure, tmp_path / "out"):
-            run(pipeline(QUIET), tmp_path / "out", overwrite=True)
+            again(pipeline(QUIET), output=tmp_path / "out", overwrite=True)
         iterations.append("refused")
 
-    outcome = run(pipeline(QUIET), tmp_path / "out", observers=(at(second),))
+    outcome = again(pipeline(QUIET), output=tmp_path / "out", observers=(at(second),))
     assert outcome.record.state == "finished"
     assert len(iterations) == 3
 
@@ -293,7 +293,7 @@ def test_a_lock_file_that_is_removed_or_replaced_ends_the_run(
             lock.touch()
 
     with raises(TemporaryFailure, ".lock"):
-        run(pipeline(QUIET), tmp_path / "out", observers=(at(replace),))
+        again(pipeline(QUIET), output=tmp_path / "out", observers=(at(replace),))
     assert not (tmp_path / "out" / "labels.csv").exists()
 
 
@@ -303,7 +303,7 @@ def test_a_directory_that_is_moved_ends_the_run(pipeline: Write, tmp_path: Path)
             (tmp_path / "out").rename(tmp_path / "moved")
 
     with raises(TemporaryFailure, tmp_path / "out"):
-        run(pipeline(QUIET), tmp_path / "out", observers=(at(harm),))
+        again(pipeline(QUIET), output=tmp_path / "out", observers=(at(harm),))
     assert not (tmp_path / "out").exists()
     assert resume_run(tmp_path / "moved").record.state == "finished"
 
@@ -316,10 +316,10 @@ def test_links_in_the_paths_of_runs_and_checkpoints_are_followed(
     (tmp_path / "scratch").symlink_to(tmp_path / "disk")
     file = pipeline(f"{QUIET}[output]\ncheckpoints = 'scratch/c'\n")
     for overwrite in (False, True):
-        outcome = run(file, tmp_path / "scratch" / "run", overwrite=overwrite)
+        outcome = again(file, output=tmp_path / "scratch" / "run", overwrite=overwrite)
         assert outcome.directory.path == tmp_path / "disk" / "run"
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
-    assert run(file, tmp_path / "link", overwrite=True).record.state == "finished"
+    assert again(file, output=tmp_path / "link", overwrite=True).record.state == "finished"
     assert (tmp_path / "link").is_symlink()
     assert not resume_run(tmp_path / "link").resumed
 
@@ -341,5 +341,5 @@ def test_a_link_that_leads_nowhere_is_refused(pipeline: Write, tmp_path: Path) -
     (tmp_path / "a").symlink_to(tmp_path / "b")
     for name in ("scratch", "a"):
         with raises(ConfigurationError, tmp_path / name):
-            run(pipeline(QUIET), tmp_path / name)
+            again(pipeline(QUIET), output=tmp_path / name)
     assert not (tmp_path / "unmounted").exists()

@@ -17,7 +17,7 @@ from mscam_dask.pipeline.report import METRICS, metrics_text, read_success, writ
 from mscam_dask.pipeline.run_directory import RunDirectory
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes, raises
-from tests.pipeline.runs import HERE, QUIET, Stopped, Write, at, run, stop
+from tests.pipeline.runs import HERE, QUIET, Stopped, Write, again, at, stop
 
 prometheus = pytest.importorskip("prometheus_client.parser")
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
@@ -32,7 +32,7 @@ def test_labels_and_sample_ids_come_from_the_data_or_are_missed_aloud(
         arrays = dict(archive)
     names = np.array([f"leaf-{row:03}" for row in range(60)])
     np.savez(tiny, allow_pickle=False, **arrays, sample_ids=names)
-    outcome = run(pipeline(HERE), tmp_path / "named")
+    outcome = again(pipeline(HERE), output=tmp_path / "named")
     page = outcome.directory.report.read_text(encoding="utf-8")
     assert 'id="labels"' in page
     assert str(outcome.directory.data) not in page
@@ -46,7 +46,7 @@ def test_labels_and_sample_ids_come_from_the_data_or_are_missed_aloud(
 def test_a_report_that_fails_does_not_fail_the_run(pipeline: Write, tmp_path: Path) -> None:
     events: list[Event] = []
     block = at((tmp_path / "out/report.html").mkdir, StepFinished, "write")
-    outcome = run(pipeline(HERE), tmp_path / "out", observers=[events.append, block])
+    outcome = again(pipeline(HERE), output=tmp_path / "out", observers=[events.append, block])
     assert outcome.record.state == "finished"
     notes = [note for event in events for note in getattr(event, "notes", ())]
     said = quotes("report.html", "mscam-dask report")
@@ -72,7 +72,7 @@ def test_runs_that_ended_well_go_on_or_failed(pipeline: Write, tmp_path: Path) -
     before = int(time.time())
     shared = tmp_path / "collector"
     file = pipeline(f'{QUIET}[output]\nmetrics = "{shared}"\n')
-    outcome = run(file, tmp_path / "out")
+    outcome = again(file, output=tmp_path / "out")
     content = (tmp_path / "out/metrics.prom").read_text()
     (copy,) = shared.iterdir()
     assert copy.name == f"mscam-{outcome.record.pipeline}.prom"
@@ -96,7 +96,7 @@ def test_runs_that_ended_well_go_on_or_failed(pipeline: Write, tmp_path: Path) -
         stop()
 
     with pytest.raises(Stopped):
-        run(file, tmp_path / "bad", observers=[at(during, StepStarted, "validate")])
+        again(file, output=tmp_path / "bad", observers=[at(during, StepStarted, "validate")])
     said = values(copy.read_text())
     assert said["running"] == 0
     assert said["exit_code"] == RunDirectory(tmp_path / "bad").read_record().exit_code != 0
@@ -110,7 +110,7 @@ def test_a_directory_that_takes_no_metrics_is_an_error_before_the_work(
 ) -> None:
     (tmp_path / "file").touch()
     with raises(ConfigurationError, "metrics", tmp_path / "file"):
-        run(pipeline(f"{QUIET}[output]\nmetrics = 'file'\n"), tmp_path / "out")
+        again(pipeline(f"{QUIET}[output]\nmetrics = 'file'\n"), output=tmp_path / "out")
     assert not (tmp_path / "out/data.zarr").exists()
 
 

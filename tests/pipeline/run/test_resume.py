@@ -32,7 +32,6 @@ from tests.pipeline.runs import (
     again,
     at,
     rewritten,
-    run,
     stop,
     stopped_run,
     write_tiny,
@@ -62,7 +61,7 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     kind, step, killed, has_checkpoint = STOPS[moment]
     root = tmp_path / "cut"
     with pytest.raises(Stopped):
-        run(pipeline(HERE), root, observers=[at(stop, kind, step)])
+        again(pipeline(HERE), output=root, observers=[at(stop, kind, step)])
     directory = RunDirectory(root)
     if killed:  # a process that is gone writes no end
         rewritten(directory, state="running", exit_code=None)
@@ -109,7 +108,7 @@ def test_values_of_samples_that_changed_are_refused_by_the_name_of_their_file(
     file = write_tiny(tmp_path, QUIET, data=f"source = 'tiny.npz'\n{key} = 'column.txt'")
     kind, step, _, _ = STOPS[moment]
     with pytest.raises(Stopped):
-        run(file, tmp_path / "out", observers=[at(stop, kind, step)])
+        again(file, output=tmp_path / "out", observers=[at(stop, kind, step)])
     content = column.read_text()
     column.write_text(f"2{content[1:]}")
     with raises(DataError, column):
@@ -269,7 +268,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(
 ) -> None:
     root = tmp_path / "out"
     with pytest.raises(Stopped):
-        run(pipeline(QUIET), root, observers=[at(stop, FitFinished)])
+        again(pipeline(QUIET), output=root, observers=[at(stop, FitFinished)])
     damaged = max((root / "checkpoints").glob("0*")) / "record/c/0"
     damaged.write_bytes(b"")
     events: list[Event] = []

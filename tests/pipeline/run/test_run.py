@@ -38,7 +38,6 @@ from tests.pipeline.runs import (
     a_chunk,
     again,
     labels_of,
-    run,
     write_tiny,
 )
 from tests.synthetic import save_npz, three_subspaces
@@ -46,7 +45,7 @@ from tests.synthetic import save_npz, three_subspaces
 
 def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path: Path) -> None:
     events: list[Event] = []
-    outcome = run(pipeline(HERE), tmp_path / "out", observers=[events.append])
+    outcome = again(pipeline(HERE), output=tmp_path / "out", observers=[events.append])
     root = tmp_path / "out"
     record = json.loads((root / "run.json").read_text())
     assert record["format"] == "mscam_dask.run"
@@ -105,11 +104,11 @@ def test_a_store_is_used_where_it_is_unless_other_views_are_asked_for(
 ) -> None:
     ingest(tiny, tmp_path / "tiny.zarr")
     store = "source = 'tiny.zarr'"
-    outcome = run(write_tiny(tmp_path, QUIET, data=store), tmp_path / "out")
+    outcome = again(write_tiny(tmp_path, QUIET, data=store), output=tmp_path / "out")
     assert not outcome.directory.data.exists()
     assert outcome.record.data.store == str(tmp_path / "tiny.zarr")
     data, off = f"{store}\nviews = {{view_1 = 'second'}}", "[evaluate]\nenabled = false\n"
-    outcome = run(write_tiny(tmp_path, f"{QUIET}{off}", data=data), tmp_path / "other")
+    outcome = again(write_tiny(tmp_path, f"{QUIET}{off}", data=data), output=tmp_path / "other")
     assert open_store(outcome.directory.data).view_names == ("second",)
     assert outcome.record.metrics is None
     assert "evaluate" not in outcome.record.seconds
@@ -119,7 +118,7 @@ def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
     data, one = "source = 'digits'\nfamilies = ['zernike']", "[cluster]\nn_clusters = 1\n"
     file = write_tiny(tmp_path, QUIET, data=data, clusters=one)
     events: list[Event] = []
-    record = run(file, tmp_path / "out", observers=[events.append]).record
+    record = again(file, output=tmp_path / "out", observers=[events.append]).record
     assert [view.name for view in record.data.views] == ["zernike"]
     assert record.data.n_classes == 10
     assert record.fit.status == "SINGLE_CLUSTER"
@@ -131,10 +130,10 @@ def test_a_scheduler_that_is_not_there_is_worth_another_try(
 ) -> None:
     elsewhere = pipeline("[execution]\nscheduler = 'tcp://192.0.2.1:8786'\n")
     with pytest.raises(ConfigurationError):
-        run(elsewhere, tmp_path / "out")
+        again(elsewhere, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(ClusterError):
-        run(pipeline("[execution]\nscheduler = 'tcp://127.0.0.1:1'\n"), tmp_path / "out")
+        again(pipeline("[execution]\nscheduler = 'tcp://127.0.0.1:1'\n"), output=tmp_path / "out")
     record = RunDirectory(tmp_path / "out").read_record()
     assert (record.state, record.exit_code) == ("failed", 75)
 
