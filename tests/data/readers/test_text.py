@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
@@ -43,30 +41,6 @@ def table(source: Path | Source, **selection: Any) -> tuple[list[list[float]], S
 
 def names_of(loaded: SourceContents) -> Any:
     return getattr(loaded.views[0], "feature_names", None)
-
-
-finite = hnp.arrays(
-    np.float64,
-    # in longer tables, the first row may be the sum of the others by chance, and is refused then
-    st.tuples(st.integers(1, 5), st.integers(1, 6)),
-    elements=st.floats(allow_nan=False, allow_infinity=False),
-)
-
-
-@settings(max_examples=40)
-@given(values=finite, delimiter=st.sampled_from([",", "\t", " ", "   "]), header=st.booleans())
-def test_numbers_come_back_to_the_last_bit(
-    values: NDArray[np.float64], delimiter: str, header: bool
-) -> None:
-    suffix = {",": ".csv", "\t": ".tsv"}.get(delimiter, "")
-    lines = [delimiter.join(repr(float(value)) for value in row) for row in values]
-    if header:
-        lines.insert(0, delimiter.join(f"f{column}" for column in range(values.shape[1])))
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder), "\n".join(lines) + "\n", f"t{suffix}")
-        # numbers may count columns or rows by chance
-        found, _ = read(Source(path, header=None if header else False, id_column=False))
-    np.testing.assert_array_equal(found["t"], values)
 
 
 @pytest.mark.parametrize(
@@ -388,18 +362,9 @@ def test_lines_above_a_header_that_are_many_need_skip(tmp_path: Path) -> None:
         read(write(tmp_path, "\n".join(lines)))
 
 
-@pytest.mark.parametrize("missing", ["\\N", "."])
-def test_missing_cells_of_databases_and_of_statistics_programs(
-    tmp_path: Path, missing: str
-) -> None:
-    found, loaded = table(write(tmp_path, f"id\ta\tb\np\t{missing}\t1.5\nq\t2\t{missing}\n"))
-    np.testing.assert_array_equal(found, [[np.nan, 1.5], [2, np.nan]])
-    assert loaded.origin["missing cells"] == "2"
-
-
 CELLS = {
     **{text: float(text) for text in ["1.5", "-3", "+.5", "2.", "1e-5", "1E400", "-inf", " 7 "]},
-    **dict.fromkeys(["", "NA", "nan", "-nan", "+NaN", "n/a", "<NA>", ".", " NA"], np.nan),
+    **dict.fromkeys(["", "NA", "nan", "-nan", "+NaN", "n/a", "<NA>", ".", "\\N", " NA"], np.nan),
     '"2.5"': 2.5,
     '""': np.nan,
     "\u22122": -2.0,
@@ -420,7 +385,8 @@ def test_cells_have_one_value_in_whatever_company(
 ) -> None:
     mark, decimal = dialect
     name = data.draw(st.sampled_from(["s{}", '"s{}"', '"s,{}"', '"s""{}"', "NA{}"]))
-    usual = st.sampled_from([*CELLS][: data.draw(st.sampled_from([8, 13, len(CELLS)]))])
+    usual = st.sampled_from([*CELLS][: data.draw(st.sampled_from([8, 14, len(CELLS)]))])
+    usual |= st.floats(allow_nan=False, allow_infinity=False).map(repr)  # to the last bit
     rows = data.draw(st.lists(st.lists(usual, min_size=3, max_size=3), min_size=40, max_size=90))
     rows.insert(0, ["1.5", "-3", " 7 "])
     cells = [[c if c == "." else c.replace(".", decimal) for c in row] for row in rows]
@@ -438,7 +404,9 @@ def test_cells_have_one_value_in_whatever_company(
                 table(source)
             return
         found, loaded = table(source)
-    np.testing.assert_array_equal(found, [[CELLS[cell] for cell in row] for row in rows])
+    known = [[CELLS[cell] if cell in CELLS else float(cell) for cell in row] for row in rows]
+    np.testing.assert_array_equal(found, known)
+    assert loaded.origin["missing cells"] == str(np.isnan(known).sum())
     assert [*(loaded.sample_ids or ())] == [own for (own,) in csv.reader(names)]
 
 
