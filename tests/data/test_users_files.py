@@ -578,13 +578,6 @@ def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: st
     assert re.match(quotes("refused", "2 of 12", "a.csv", repr(cell), "row 3"), found)
 
 
-@pytest.mark.parametrize("missing", ["", "nan", "None"])
-def test_labels_that_are_missing_in_an_archive_are_refused(tmp_path: Path, missing: str) -> None:
-    np.savez(tmp_path / "a.npz", X=A.to_numpy(), y=np.array(["u", missing, "v"] * 4))
-    with raises(DataError, "4 label(s)", "a.npz", repr(missing), "row 1", "#n/a"):
-        ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
-
-
 def test_arrays_of_objects_are_refused_with_the_way_out(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", A.to_numpy(dtype=object))
     np.save(tmp_path / "y.npy", np.array(["u", "v"] * 6, dtype=object))

@@ -84,16 +84,6 @@ def test_features_of_several_kinds_in_one_view_are_named(tmp_path: Path) -> None
         assert is_told == ("antibody" in kinds)
 
 
-def test_samples_that_a_modality_lacks_are_rows_of_nan(tmp_path: Path) -> None:
-    held = np.arange(10, 50)
-    some = anndata_of(PROTEIN[held], np.array(IDS)[held])
-    path = write(mudata_of(rna=anndata_of(RNA), protein=some), tmp_path / "some.h5mu")
-    expected = np.full(PROTEIN.shape, np.nan)
-    expected[held] = PROTEIN[held]
-    values, _ = read(path)
-    np.testing.assert_array_equal(values["protein"], expected)
-
-
 def test_columns_of_labels(tmp_path: Path) -> None:
     one = anndata_of(RNA)
     one.obs["label"] = KINDS

@@ -131,7 +131,9 @@ def test_rows_of_numbers_are_no_labels(tmp_path: Path, decimal: str) -> None:
         labels_of_file(write(tmp_path, text, "labels.txt"), None, 4)
 
 
-@pytest.mark.parametrize(("missing", "other"), [("", "1"), (" null ", "x")])
+@pytest.mark.parametrize(
+    ("missing", "other"), [("", "1"), (" null ", "x"), ("None", "x"), ("#n/a", "x")]
+)
 def test_missing_labels_are_no_class(tmp_path: Path, missing: str, other: str) -> None:
     labels = [other, missing, other, missing]
     rows = "".join(f"{row},{label},{row * row}\n" for row, label in enumerate(labels))
