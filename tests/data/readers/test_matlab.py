@@ -194,13 +194,6 @@ def test_other_arrays_of_three_dimensions_are_refused(tmp_path: Path, array: Any
         read(tmp_path / "K.npy")
 
 
-def test_truncated_files_are_refused(save: Any, tmp_path: Path) -> None:
-    path = save(tmp_path / "a.mat", colour=RNG.standard_normal((250, 3)))
-    path.write_bytes(path.read_bytes()[:1500])
-    with pytest.raises(DataError):
-        read(path)
-
-
 def test_without_h5py_version_73_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,9 +146,6 @@ def test_a_view_with_a_name_of_labels_is_known_by_its_first_rows(tmp_path: Path)
         ingested(path)
 
 
-# --------------------------------------------------------------------------------- several, none
-
-
 def test_labels_in_a_file_of_their_own(tmp_path: Path) -> None:
     np.save(tmp_path / "colour.npy", COLOUR)
     truth = save_archive(tmp_path / "a.npz", truth=TRUTH)

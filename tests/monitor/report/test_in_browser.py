@@ -49,6 +49,14 @@ def hover(browser: Browser, selector: str, x: int = 0, y: int = 0) -> None:
     ActionChains(browser.driver).move_to_element_with_offset(element, x, y).perform()
 
 
+def put(browser: Browser, selector: str, value: str, event: str = "change") -> None:
+    """Give a field a value, as a hand would."""
+    browser.run(
+        f"const field = document.querySelector('{selector}'); field.value = '{value}';"
+        f"field.dispatchEvent(new Event('{event}'))"
+    )
+
+
 def tip(browser: Browser) -> str:
     return str(
         browser.run("const t = document.getElementById('tip');return t.hidden ? '' : t.textContent")
@@ -97,10 +105,7 @@ def test_clusters_axes_lines_and_rows_are_chosen(browser: Browser, open_page: Op
         assert browser.run(away) == n_away
     path = "return document.querySelector('[data-plot=view0] path.dots').getAttribute('d')"
     before = browser.run(path)
-    browser.run(
-        "const s = document.querySelector('select[data-planes=view0]'); s.value = '1';"
-        "s.dispatchEvent(new Event('change'))"
-    )
+    put(browser, "select[data-planes=view0]", "1")
     after = browser.run(path)
     assert after != before
     assert after.count("M") == before.count("M") == 60
@@ -110,10 +115,7 @@ def test_clusters_axes_lines_and_rows_are_chosen(browser: Browser, open_page: Op
     for cluster in "03":
         browser.run("document.querySelectorAll('#least thead button')[1].click()")
         assert browser.run(first) == cluster
-    browser.run(
-        "const i = document.querySelector('[data-search]'); i.value = '17';"
-        "i.dispatchEvent(new Event('input'))"
-    )
+    put(browser, "[data-search]", "17", "input")
     shown = browser.run("return document.querySelectorAll('#least tbody tr:not([hidden])').length")
     assert 0 < shown < 200
     assert re.search(rf"\b{shown} \w+ 200\b", browser.text)
@@ -154,13 +156,6 @@ def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
     assert browser.complaints() == []
 
 
-def choose_color(browser: Browser, position: str) -> None:
-    browser.run(
-        f"const s = document.querySelector('[data-color]'); s.value = '{position}';"
-        "s.dispatchEvent(new Event('change'))"
-    )
-
-
 PAINTED = (
     "return Object.fromEntries([...document.querySelectorAll('[data-plot=view0] path.painted:not(.away)')]"
     ".map(p => [p.getAttribute('color'), p.getAttribute('d').split('M').length - 1]))"
@@ -176,7 +171,7 @@ def test_samples_are_colored_by_a_property(browser: Browser, open_page: Open) ->
         "return [...document.querySelector('[data-color]').options].map(o => o.text)"
     )
     assert options == ["clusters", "class", "confidence", "site", "age"]
-    choose_color(browser, "2")
+    put(browser, "[data-color]", "2")
     counts = {"#3f90da": 79, "#ffa90e": 79, "#c9ced6": 82}
     assert browser.run(PAINTED) == counts
     shown = "return getComputedStyle(document.querySelector('[data-plot=view0] .dots')).display"
@@ -190,12 +185,12 @@ def test_samples_are_colored_by_a_property(browser: Browser, open_page: Open) ->
     faint = "return document.querySelector('[data-plot=view0] .painted.away').getAttribute('d')"
     assert browser.run(faint).count("M") == 180
     browser.run("document.querySelector('[data-pick=\"2\"]').click()")
-    choose_color(browser, "3")
+    put(browser, "[data-color]", "3")
     painted = browser.run(PAINTED)
     assert sum(painted.values()) == 240
     assert painted["#c9ced6"] == 30
     assert len(painted) > 20
-    choose_color(browser, "")
+    put(browser, "[data-color]", "")
     assert browser.run(PAINTED) == {}
     assert browser.run(shown) != "none"
     assert browser.complaints() == []
