@@ -46,43 +46,25 @@ def digest_by_definition(values: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-@given(table=finite_tables(), data=st.data())
-def test_array_rows_are_float64_c_ordered_read_only_and_equal(
-    table: NDArray[Any], data: st.DataObject
+@settings(max_examples=60)
+@given(table=finite_tables(), chunks=st.tuples(*[st.integers(1, 9)] * 2), data=st.data())
+def test_rows_are_float64_c_ordered_read_only_and_equal(
+    table: NDArray[Any], chunks: tuple[int, int], data: st.DataObject
 ) -> None:
-    source = ArrayRows(table, "v")
     start = data.draw(st.integers(0, len(table)))
     stop = data.draw(st.integers(start, len(table)))
     before = table.copy()
-    rows = source.read(start, stop)
-    assert rows.dtype == np.float64
-    assert rows.dtype.isnative
-    assert rows.flags.c_contiguous
-    assert not rows.flags.writeable
-    np.testing.assert_array_equal(rows, table[start:stop].astype(np.float64))
+    for source in (ArrayRows(table, "v"), DaskRows(da.from_array(table, chunks=chunks), "v")):
+        rows = source.read(start, stop)
+        assert rows.dtype == np.float64
+        assert rows.dtype.isnative
+        assert rows.flags.c_contiguous
+        assert not rows.flags.writeable
+        np.testing.assert_array_equal(rows, table[start:stop].astype(np.float64))
+        assert (source.shape, source.dtype) == (table.shape, table.dtype)
+        with patch.object(sources, "DIGEST_ROWS", data.draw(st.integers(1, 8))):
+            assert view_digest(source) == digest_by_definition(table)
     np.testing.assert_array_equal(table, before)
-    assert source.shape == table.shape
-    assert source.dtype == table.dtype
-
-
-@settings(max_examples=30)
-@given(table=finite_tables(), chunks=st.tuples(st.integers(1, 9), st.integers(1, 9)))
-def test_dask_rows_equal_array_rows_for_any_chunks(
-    table: NDArray[Any], chunks: tuple[int, int]
-) -> None:
-    source = DaskRows(da.from_array(table, chunks=chunks), "v")
-    rows = source.read(0, len(table))
-    assert rows.flags.c_contiguous
-    np.testing.assert_array_equal(rows, ArrayRows(table, "v").read(0, len(table)))
-    assert view_digest(source) == view_digest(ArrayRows(table, "v"))
-
-
-@given(table=finite_tables(), rows_of_block=st.integers(1, 8))
-def test_digest_is_that_of_little_endian_doubles_in_row_order(
-    table: NDArray[Any], rows_of_block: int
-) -> None:
-    with patch.object(sources, "DIGEST_ROWS", rows_of_block):
-        assert view_digest(ArrayRows(table, "v")) == digest_by_definition(table)
 
 
 @given(n_samples=st.integers(1, 50), n_columns=st.integers(1, 20), block_bytes=st.integers(1, 4000))
