@@ -93,9 +93,6 @@ def test_decimal_commas_among_commas_do_not_shift_values(tmp_path: Path) -> None
     assert re.match(quotes("refused", "a.csv", "'sample'", "decimal"), found), found
 
 
-# ------------------------------------------------------------------------------ samples on columns
-
-
 def test_an_empty_column_beside_samples_is_one_that_is_absent(tmp_path: Path) -> None:
     gone = A.drop("P07").reindex(A.index)
     files = {"a.txt": csv_of(gone.T, sep="\t"), "b.csv": csv_of(B)}

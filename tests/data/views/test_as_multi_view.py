@@ -282,9 +282,6 @@ def test_data_arrays_with_samples_on_columns_are_refused_by_their_names(name: st
     assert as_multi_view([turned.rename(channel="samples")]).views[0].shape == (3, 4)
 
 
-# ----------------------------------------------------------------------------- digest
-
-
 def test_digest_depends_on_values_names_metrics_and_order_but_not_on_labels() -> None:
     a, b = ArrayRows(np.eye(3), "a"), ArrayRows(2 * np.eye(3), "b")
     base = MultiViewData((a, b))

@@ -55,9 +55,6 @@ def distances(rng: np.random.Generator) -> NDArray[np.float64]:
     return distances_between(rng.standard_normal((N, 2)))
 
 
-# ----------------------------------------------------------------------------- c and k
-
-
 @given(n=st.integers(2, 30), c=st.integers(-3, 40), k=st.integers(-3, 40))
 def test_sizes_pass_exactly_when_one_to_n_clusters_and_one_to_n_minus_one_neighbors(
     n: int, c: int, k: int
@@ -67,9 +64,6 @@ def test_sizes_pass_exactly_when_one_to_n_clusters_and_one_to_n_minus_one_neighb
     else:
         with pytest.raises(ConfigurationError):
             check_sizes(n, n_clusters=c, n_neighbors=k)
-
-
-# ----------------------------------------------------------------------------- every view
 
 
 @pytest.mark.usefixtures("block_size")
@@ -89,18 +83,12 @@ def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) 
         check(views)
 
 
-# ----------------------------------------------------------------------------- findings
-
-
 def test_repeated_samples_are_reported_where_clusters_outnumber_the_others() -> None:
     groups = np.array([0, 1, -1, 0, 1, -1])  # two samples equal an earlier one
     assert repeated_samples(groups, 4) == repeated_samples(None, 4) == ()
     (finding,) = repeated_samples(groups, 5)
     assert (finding.view, finding.count, finding.first) == ("", 2, (3, 4))
     assert re.match(quotes(4, 6, "3, 4", "n_clusters"), finding.message)
-
-
-# ----------------------------------------------------------------------------- pairwise views
 
 
 @pytest.mark.usefixtures("block_size")
