@@ -246,14 +246,13 @@ def drawn_case(
     return files, doubts, options, known_labels
 
 
-def batches() -> list[Any]:
-    return [
+@pytest.mark.parametrize(
+    "start",
+    [
         pytest.param(start, marks=() if start < FEW else pytest.mark.thorough)
         for start in range(0, MANY, BATCH)
-    ]
-
-
-@pytest.mark.parametrize("start", batches())
+    ],
+)
 def test_files_hold_what_they_say_or_are_refused(tmp_path: Path, start: int) -> None:
     wrong: list[str] = []
     for seed in range(start, start + BATCH):

@@ -203,19 +203,17 @@ def test_columns_called_as_labels_are_named_before_a_fit() -> None:
 # ----------------------------------------------------------------------------- ids
 
 
-def frame(values: NDArray[np.float64], index: Any) -> pd.DataFrame:
-    return pd.DataFrame(values, index=index)
-
-
 def test_frames_with_the_same_ids_are_put_in_the_order_of_the_first() -> None:
     order = [0, 2, 1, 3]
     index = np.array(list("pqrs"))
-    data = as_multi_view({"a": frame(COLOUR, index), "b": frame(SHAPE[order], index[order])})
+    data = as_multi_view(
+        {"a": pd.DataFrame(COLOUR, index), "b": pd.DataFrame(SHAPE[order], index[order])}
+    )
     assert data.sample_ids == tuple("pqrs")
-    assert as_multi_view({"a": frame(COLOUR, index), "c": SHAPE}).sample_ids == tuple("pqrs")
+    assert as_multi_view({"a": pd.DataFrame(COLOUR, index), "c": SHAPE}).sample_ids == tuple("pqrs")
     assert_holds(data, a=COLOUR, b=SHAPE)
     table = xr.DataArray(SHAPE[order], dims=("s", "f"), coords={"s": index[order]})
-    assert_holds(as_multi_view({"a": frame(COLOUR, index), "b": table}), a=COLOUR, b=SHAPE)
+    assert_holds(as_multi_view({"a": pd.DataFrame(COLOUR, index), "b": table}), a=COLOUR, b=SHAPE)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +236,7 @@ def test_one_rule_for_pairwise_frames_with_rows_and_columns_in_two_orders(
     names = {"ids": index, "others": [f"t{i}" for i in range(8)], "none": range(8)}[columns]
     rows, order = rng.permutation(8), rng.permutation(8) if columns == "ids" else np.arange(8)
     table = pd.DataFrame(pairs, index, columns=names).iloc[rows, order]
-    views = {"pairs": table, "a": frame(points, index)}
+    views = {"pairs": table, "a": pd.DataFrame(points, index)}
     kinds: Any = {"pairs": kind} if is_first else pd.Series({"pairs": kind})
     data = as_multi_view(views if is_first else dict(reversed(views.items())), view_type=kinds)
     if columns != "ids":
@@ -377,7 +375,7 @@ def test_columns_that_are_called_as_all_samples_name_the_rows_too(form: str) -> 
         table = pytest.importorskip("polars").DataFrame(table.to_dict("list"))
     if form == "arrow":
         table = pytest.importorskip("pyarrow").Table.from_pandas(table)
-    data = as_multi_view({"a": frame(points, ids), "d": table}, view_type={"d": "distance"})
+    data = as_multi_view({"a": pd.DataFrame(points, ids), "d": table}, view_type={"d": "distance"})
     assert data.sample_ids == tuple(ids)
     assert_holds(data, a=points, d=pairs)
 

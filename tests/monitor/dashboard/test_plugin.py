@@ -143,12 +143,8 @@ def test_a_driver_that_dies_leaves_a_lost_run() -> None:
     with local_client(1, processes=False) as client:
         with Client(client.scheduler.address, set_as_default=False) as driver:
             ClusterEvents(driver).new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
-        wait_until(lambda: states(client) == ["lost"])
-
-
-def states(client: Client) -> list[str]:
-    plugins = client.cluster.scheduler.plugins
-    return [run.state for run in plugins["mscam"].runs.by_id.values()]
+        runs = client.cluster.scheduler.plugins["mscam"].runs
+        wait_until(lambda: [run.state for run in runs.by_id.values()] == ["lost"])
 
 
 @pytest.mark.slow
