@@ -5,7 +5,6 @@ A new executor passes by subclassing `ExecutorContract` and giving the fixture `
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -16,10 +15,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
-
-
-def value(number: float) -> float:
-    return number
 
 
 def total(*numbers: float) -> float:
@@ -35,10 +30,6 @@ def late(number: float, seconds: float) -> float:
     return number
 
 
-def ramp(n: int) -> NDArray[np.float64]:
-    return np.arange(n, dtype=np.float64)
-
-
 def filled(array: NDArray[np.float64]) -> float:
     array = array if array.flags.writeable else array.copy()
     array[:] = 1.0
@@ -49,10 +40,6 @@ def fail(message: str) -> None:
     raise DataError(message)
 
 
-def current_thread(_: float) -> int:
-    return threading.get_ident()
-
-
 class ExecutorContract:
     """Tests of one executor; `executor` is given by the subclass."""
 
@@ -61,7 +48,7 @@ class ExecutorContract:
         raise NotImplementedError
 
     def test_handles_are_replaced_by_results(self, executor: Executor) -> None:
-        one, two = (executor.submit(value, x, key=f"value/{x}") for x in (1.0, 2.0))
+        one, two = (executor.submit(same, x, key=f"value/{x}") for x in (1.0, 2.0))
         assert executor.gather([executor.submit(total, one, two, 10.0, key="sum")]) == [13.0]
         mixed = [one, 100.0, [two, [], one]]
         assert executor.gather([executor.submit(same, mixed, key="list")]) == [
@@ -87,7 +74,7 @@ class ExecutorContract:
         assert executor.shares_memory == bool(array.all())
 
     def test_one_result_feeds_many_tasks_and_chains(self, executor: Executor) -> None:
-        source = executor.submit(ramp, 1000, key="ramp")
+        source = executor.submit(np.arange, 1000.0, key="ramp")
         readers = [executor.submit(np.sum, source, key=f"reader/{i}") for i in range(6)]
         handle = readers[0]
         for i in range(1, 40):
@@ -118,13 +105,13 @@ class ExecutorContract:
             )
         with pytest.raises(ZeroDivisionError):
             executor.gather([executor.submit(divmod, 1, 0, key="other")])
-        assert executor.gather([executor.submit(value, 1.0, key="again")]) == [1.0]
+        assert executor.gather([executor.submit(same, 1.0, key="again")]) == [1.0]
 
     def test_handles_of_arguments_may_go_before_their_task_runs(self, executor: Executor) -> None:
         blockers = [
             executor.submit(late, 0.0, 0.05, key=f"blocker/{i}") for i in range(executor.n_workers)
         ]
-        first = executor.submit(value, 2.0, key="early/first")
+        first = executor.submit(same, 2.0, key="early/first")
         second = executor.submit(total, first, 1.0, key="early/second")
         del blockers, first
         assert executor.gather([second]) == [3.0]

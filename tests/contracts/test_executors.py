@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import dask.config
+import numpy as np
 import pytest
 from distributed import Client
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
@@ -18,7 +19,7 @@ from mscam_dask.engine.executors._process import PinnedBlas
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from tests.clusters import local_client
-from tests.contracts.executor_contract import ExecutorContract, current_thread, late, ramp, value
+from tests.contracts.executor_contract import ExecutorContract, late, same
 from tests.processes import wait_until
 
 
@@ -37,7 +38,7 @@ def openmp_threads(_: float) -> int:
 
 def assert_freed(executor: Executor) -> None:
     """A result is gone with its handle."""
-    handle = executor.submit(ramp, 1000, key="held/0")
+    handle = executor.submit(np.arange, 1000.0, key="held/0")
     (array,) = executor.gather([handle])
     alive = weakref.ref(array)
     del array
@@ -105,7 +106,7 @@ class TestThreads(ExecutorContract):
 def _meet(together: threading.Barrier) -> int:
     """The thread of a task that only ends when the others have begun."""
     together.wait()
-    return current_thread(0.0)
+    return threading.get_ident()
 
 
 def _note(ran: list[float], seconds: float) -> None:
@@ -131,14 +132,14 @@ class TestDaskProcesses(ExecutorContract):
 
     def test_two_fits_on_one_cluster_do_not_share_keys(self, process_client: Client) -> None:
         with DaskExecutor(process_client) as first, DaskExecutor(process_client) as second:
-            mine = first.submit(value, 1.0, key="same/0/key")
-            theirs = second.submit(value, 2.0, key="same/0/key")
+            mine = first.submit(same, 1.0, key="same/0/key")
+            theirs = second.submit(same, 2.0, key="same/0/key")
             assert first.gather([mine]) == [1.0]
             assert second.gather([theirs]) == [2.0]
 
     def test_results_without_a_handle_leave_the_cluster(self, process_client: Client) -> None:
         with DaskExecutor(process_client) as executor:
-            handle = executor.submit(value, 1.0, key="leaves/0")
+            handle = executor.submit(same, 1.0, key="leaves/0")
             executor.gather([handle])
             key = handle.key
             assert key in process_client.who_has()
