@@ -81,8 +81,3 @@ def edit(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
     metadata = json.loads(file.read_text())
     change(metadata)
     file.write_text(json.dumps(metadata))
-
-
-def names_of(data: MultiViewData) -> dict[str, tuple[str, ...] | None]:
-    """Names of the columns of each view."""
-    return {view.name: view.feature_names for view in data.views}
