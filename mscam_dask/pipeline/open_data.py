@@ -137,7 +137,7 @@ def columns_of(
             continue
         values, of_file = sample_column(Path(place), files_of(table, table.sources), data, key)
         named = values[has_label(values)] if key == "partial_labels" else values
-        counts = pd.Series(named).value_counts()
+        counts = pd.Series(named).replace("", None).value_counts()
         shown = ", ".join(map("{} ({})".format, counts.index[:_SHOWN], counts))
         more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
         note = f"{place}: {counts.sum()} of {len(values)} samples have a {kind}: {shown}{more}."

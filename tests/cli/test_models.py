@@ -242,6 +242,17 @@ def test_batches_from_the_file_to_new_samples(
     assert notes[0].startswith("Note: ")
 
 
+def test_empty_cells_are_no_batches(here: Path, call: Call) -> None:
+    n_samples = len(next(iter(np.load("tiny.npz").values())))
+    pd.Series(["u", "v", ""] * n_samples)[:n_samples].to_csv("batch.csv", index_label="")
+    write_tiny(here, QUIET, data="source = 'tiny.npz'\nbatches = 'batch.csv'")
+    result = call("run", "tiny.toml", "-o", "runs/b")
+    assert result.exit_code == 3
+    n_missing = n_samples // 3
+    assert f"{n_samples - n_missing} of {n_samples} samples have a batch: u (" in result.stderr
+    assert f"batches has no value for {n_missing} sample(s)" in result.stderr
+
+
 @pytest.mark.parametrize("form", ["-1", "empty cells", "known samples only", "column of obs"])
 def test_known_labels_beside_the_views(here: Path, call: Call, form: str) -> None:
     rng = np.random.default_rng(0)

@@ -120,3 +120,11 @@ def test_ids_of_labels_that_are_written_in_another_way_are_compared(
     kinds.to_csv(tmp_path / "kinds.csv", index_label="fallnr")
     with raises(DataError, "kinds.csv", "1000017", spelled.format("1000017")):
         ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+
+
+@pytest.mark.parametrize("labels", [["u", "v"], ["0", "1"]])
+def test_a_sample_that_has_two_labels_is_named(tmp_path: Path, labels: list[str]) -> None:
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    (tmp_path / "kinds.csv").write_text(f"id,grp\nP01,{labels[0]}\nP01,{labels[1]}\n")
+    with raises(DataError, "kinds.csv", "more than once", "'P01'"):
+        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")

@@ -132,12 +132,13 @@ def _labels_and_ids(
     of_samples = [
         place
         for place in places
-        if columns[place].is_unique
-        and 2 * len(plain.intersection(map(in_plain_spelling, columns[place].texts)))
+        if 2 * sum(in_plain_spelling(text) in plain for text in columns[place].texts)
         > len(columns[place].texts)
     ]
-    if len(columns) == 2 and not of_samples:
-        of_samples = [place for place in places if columns[place].tells_rows_apart]
+    different = [place for place in of_samples if columns[place].is_unique]
+    if len(columns) == 2 and not different:
+        different = [place for place in places if columns[place].tells_rows_apart]
+    of_samples = different or of_samples
     if len(of_samples) == 1:
         (position,) = of_samples
     else:
