@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.engine.executors._process import BASE_BYTES
-from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
+from mscam_dask.engine.memory import check_memory, plan_memory
 from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
@@ -135,34 +135,17 @@ def test_the_estimate_bounds_the_memory_of_workers(
 # Estimates ------------------------------------------------------------------------------------------
 
 
-def plan(
-    n: int, dims: Iterable[int], view_type: ViewType = "features", **settings: Any
-) -> MemoryPlan:
-    return plan_memory(
-        shapes_only(n, dims, view_type),
-        Parameters(**{"n_clusters": 5, **settings}),
-        view_graphs=True,
-    )
-
-
-shapes = st.tuples(st.integers(10, 10**6), st.lists(st.integers(1, 10**5), min_size=1, max_size=6))
-
-
-def grows(small: MemoryPlan, large: MemoryPlan) -> bool:
-    return small.held_bytes <= large.held_bytes and all(
-        small.worker_bytes(n) <= large.worker_bytes(n) for n in (1, 4)
-    )
-
-
 @pytest.mark.parametrize("exact_samples", [1, 10**9])
-@given(shape=shapes)
-def test_grows_with_samples(exact_samples: int, shape: tuple[int, list[int]]) -> None:
-    n, dims = shape[0] + MAX_EXACT_GRAM, shape[1]
+@given(n=st.integers(10, 10**6), dims=st.lists(st.integers(1, 10**5), min_size=1, max_size=6))
+def test_grows_with_samples(exact_samples: int, n: int, dims: list[int]) -> None:
+    parameters = Parameters(n_clusters=5, exact_samples=exact_samples)
     small, large = (
-        plan_memory(shapes_only(size, dims), Parameters(n_clusters=5, exact_samples=exact_samples))
-        for size in (n, 10 * n)
+        plan_memory(shapes_only(factor * (n + MAX_EXACT_GRAM), dims), parameters)
+        for factor in (1, 10)
     )
-    assert grows(small, large)
+    assert small.held_bytes <= large.held_bytes
+    for n_workers in (1, 4):
+        assert small.worker_bytes(n_workers) <= large.worker_bytes(n_workers)
 
 
 # Refusals -------------------------------------------------------------------------------------------
@@ -180,20 +163,20 @@ print(SerialExecutor().memory_limit_bytes)
     assert int(printed(program)) <= 2**20
 
 
-class Small(SerialExecutor):
-    """An executor with a given memory limit, number of workers, and threshold of spilling."""
-
-    def __init__(
-        self, limit_bytes: int | None, *, n_workers: int = 1, kept_bytes: int | None = None
-    ) -> None:
-        super().__init__()
-        self._limit_bytes = limit_bytes
-        self.n_workers = n_workers
-        self.spill_threshold_bytes = kept_bytes  # type: ignore[assignment]
-
-    @property
-    def memory_limit_bytes(self) -> int | None:
-        return self._limit_bytes
+def executor(
+    limit_bytes: int | None = None,
+    *,
+    n_workers: int = 1,
+    kept_bytes: int | None = None,
+    shares_memory: bool = True,
+) -> Any:
+    """What an executor says of its memory."""
+    return SimpleNamespace(
+        memory_limit_bytes=limit_bytes,
+        n_workers=n_workers,
+        spill_threshold_bytes=kept_bytes,
+        shares_memory=shares_memory,
+    )
 
 
 WIDE, PARAMETERS = shapes_only(50_000, (20, 3000)), Parameters(n_clusters=5)
@@ -203,16 +186,16 @@ def test_a_fit_that_cannot_fit_is_refused_with_its_numbers_and_its_task() -> Non
     of = plan_memory(WIDE, PARAMETERS)
     limit = of.worker_bytes(1) - 1
     with pytest.raises(MemoryPlanError) as caught:
-        check_memory(WIDE, PARAMETERS, Small(limit))
+        check_memory(WIDE, PARAMETERS, executor(limit))
     assert isinstance(caught.value, ClusterError)
     task, peak = next(iter(of.tasks.items()))
     for number in (of.worker_bytes(1), limit, peak, of.held_bytes):
         assert f"{number / GIB:.2f} GiB" in str(caught.value)
     assert repr(task) in str(caught.value)
-    assert check_memory(WIDE, PARAMETERS, Small(limit + 1)) == of
-    assert check_memory(WIDE, PARAMETERS, Small(None)) == of
+    assert check_memory(WIDE, PARAMETERS, executor(limit + 1)) == of
+    assert check_memory(WIDE, PARAMETERS, executor()) == of
     assert of.worker_bytes(4) < of.worker_bytes(1)
-    check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(4), n_workers=4))
+    check_memory(WIDE, PARAMETERS, executor(of.worker_bytes(4), n_workers=4))
 
 
 @pytest.mark.parametrize("shares_memory", [False, True])
@@ -220,10 +203,9 @@ def test_a_fit_that_cannot_fit_is_refused_with_its_numbers_and_its_task() -> Non
 def test_more_workers_are_advised_on_a_cluster_and_fewer_threads_in_this_process(
     shares_memory: bool, n_workers: int
 ) -> None:
-    executor = Small(10**6, n_workers=n_workers)
-    executor.shares_memory = shares_memory
+    small = executor(10**6, n_workers=n_workers, shares_memory=shares_memory)
     with pytest.raises(MemoryPlanError) as caught:
-        check_memory(WIDE, PARAMETERS, executor)
+        check_memory(WIDE, PARAMETERS, small)
     assert ("use more workers" in str(caught.value)) is not shares_memory
     assert ("fewer threads" in str(caught.value)) is (shares_memory and n_workers > 1)
 
@@ -235,17 +217,11 @@ def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
     limit, need = kept + of.spilling_worker_bytes, of.worker_bytes(1)
     assert limit < need
     with pytest.warns(MemoryPlanWarning, match=quotes(f"{need / GIB:.2f} GiB")):
-        assert check_memory(views, parameters, Small(limit, kept_bytes=kept)) == of
-    for executor in (Small(limit - 1, kept_bytes=kept), Small(limit)):
+        assert check_memory(views, parameters, executor(limit, kept_bytes=kept)) == of
+    for small in (executor(limit - 1, kept_bytes=kept), executor(limit)):
         with pytest.raises(MemoryPlanError):
-            check_memory(views, parameters, executor)
-    check_memory(views, parameters, Small(need, kept_bytes=kept))  # without a warning
-
-
-class Apart(Small):
-    """An executor whose tasks run somewhere else."""
-
-    shares_memory = False
+            check_memory(views, parameters, small)
+    check_memory(views, parameters, executor(need, kept_bytes=kept))  # without a warning
 
 
 @pytest.mark.parametrize(("n_samples", "times"), [(60, 3), (100, 1)])
@@ -255,8 +231,8 @@ def test_arrays_that_travel_inside_tasks_count_where_they_arrive(
     rows = np.random.default_rng(0).random((n_samples, 7))
     views = as_multi_view([rows, sparse.csr_array(rows)])
     parameters = Parameters(n_clusters=5, exact_samples=80)
-    here = check_memory(views, parameters, Small(None)).held_bytes
-    there = check_memory(views, parameters, Apart(None)).held_bytes
+    here = check_memory(views, parameters, executor()).held_bytes
+    there = check_memory(views, parameters, executor(shares_memory=False)).held_bytes
     assert times * 2 * rows.nbytes < there - here < times * (3 * rows.nbytes + 2000)
     stored = open_store(write_store(views, tmp_path / "data.zarr"))
-    assert check_memory(stored, parameters, Apart(None)).held_bytes == here
+    assert check_memory(stored, parameters, executor(shares_memory=False)).held_bytes == here
