@@ -230,7 +230,6 @@ def test_the_operator_is_of_the_version_of_its_values_and_may_list_what_it_looks
     assert [subject["name"]] == release, "helm names the account after the release"
 
 
-HELM_CHART = DEPLOY / "chart"
 Objects = Mapping[tuple[str, str], Any]
 
 
@@ -239,7 +238,8 @@ def rendered(*options: str) -> dict[tuple[str, str], Any]:
     helm = shutil.which("helm")
     if helm is None:
         pytest.skip("helm is not installed")
-    result = run(helm, "template", "mscam", HELM_CHART, "--namespace", "mscam", *options)
+    command = (helm, "template", "mscam", DEPLOY / "chart", "--namespace", "mscam")
+    result = run(*command, *options)
     assert result.returncode == 0, result.stderr
     found = [item for item in yaml.safe_load_all(result.stdout) if item is not None]
     return {(item["kind"], item["metadata"]["name"]): item for item in found}

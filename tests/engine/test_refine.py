@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -203,47 +204,44 @@ def test_missed_known_labels_are_learned_from_with_the_partition_then_alone(
 THREE_CLUSTERS = Parameters(n_clusters=3)
 
 
-def of_score(score: float) -> PartitionScore:
-    """A partition whose views all have the same information, as they have together."""
-    return PartitionScore((score, score))
+def is_taken(
+    score: float,
+    n_missed: int = 0,
+    *,
+    missed_before: int = 0,
+    n_components: int = 3,
+    follows_a_fit: bool = False,
+    **limits: bool,
+) -> bool:
+    """Whether a partition of this score takes the place of one of 0.5; all views have the same information."""
+    context: Any = SimpleNamespace(parameters=THREE_CLUSTERS, from_previous_fit=follows_a_fit)
+    best = SimpleNamespace(partition_score=PartitionScore((score, score), n_missed=n_missed))
+    graph = SimpleNamespace(n_components=n_components)
+    proposal: Any = SimpleNamespace(graph=graph, best=best)
+    before = PartitionScore((0.5, 0.5), n_missed=missed_before)
+    state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=before))
+    return refine._is_accepted(proposal, state, context, **limits)
 
 
-@pytest.mark.parametrize("follows_a_fit", [False, True])
+@pytest.mark.parametrize("follows", [False, True])
 @pytest.mark.parametrize("n_components", [3, 4])
-def test_a_proposal_is_taken_unless_it_is_clearly_worse(
-    follows_a_fit: bool, n_components: int
-) -> None:
-    def is_taken(score: float) -> bool:
-        context: Any = SimpleNamespace(parameters=THREE_CLUSTERS, from_previous_fit=follows_a_fit)
-        graph = SimpleNamespace(n_components=n_components)
-        best = SimpleNamespace(partition_score=of_score(score))
-        proposal: Any = SimpleNamespace(graph=graph, best=best)
-        state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=of_score(0.5)))
-        return refine._is_accepted(proposal, state, context)
-
+def test_a_proposal_is_taken_unless_it_is_clearly_worse(follows: bool, n_components: int) -> None:
+    taken = partial(is_taken, follows_a_fit=follows, n_components=n_components)
     slightly_lower = 0.5 * (1 - 0.5 * RULES.level)
     clearly_lower = 0.5 * (1 - 2.0 * RULES.level)
-    assert is_taken(0.5 * (1 + 2 * THREE_CLUSTERS.constants.score_tie) + 0.1)
-    assert not is_taken(clearly_lower)
-    assert is_taken(slightly_lower) is not follows_a_fit  # of an earlier fit only a better one is
+    assert taken(0.5 * (1 + 2 * THREE_CLUSTERS.constants.score_tie) + 0.1)
+    assert not taken(clearly_lower)
+    assert taken(slightly_lower) is not follows  # of an earlier fit only a better one is
     # the same score again, with other components than clusters: nothing was learned
-    assert is_taken(0.5) is (n_components == 3 and not follows_a_fit)
+    assert taken(0.5) is (n_components == 3 and not follows)
 
 
 def test_a_partition_of_known_labels_has_to_be_better_or_may_not_miss_more() -> None:
-    def is_taken(n_missed: int, score: float, **limits: bool) -> bool:
-        context: Any = SimpleNamespace(parameters=THREE_CLUSTERS, from_previous_fit=False)
-        found = dataclasses.replace(of_score(score), n_missed=n_missed)
-        best = SimpleNamespace(partition_score=found)
-        proposal: Any = SimpleNamespace(graph=SimpleNamespace(n_components=3), best=best)
-        before = dataclasses.replace(of_score(0.5), n_missed=4)
-        state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=before))
-        return refine._is_accepted(proposal, state, context, **limits)
-
-    assert is_taken(1, 0.1, must_be_better=True)  # 3 fewer are more than a standard error, √5
-    assert not is_taken(2, 0.5, must_be_better=True)  # 2 fewer are not: √6
-    assert is_taken(2, 0.6, must_be_better=True)
-    assert not is_taken(9, 0.9, must_be_better=True)  # 5 more are more than √13
-    assert is_taken(5, 0.5)
-    assert not is_taken(5, 0.9, may_miss_more=False)
-    assert is_taken(4, 0.5, may_miss_more=False)
+    taken = partial(is_taken, missed_before=4)
+    assert taken(0.1, 1, must_be_better=True)  # 3 fewer are more than a standard error, √5
+    assert not taken(0.5, 2, must_be_better=True)  # 2 fewer are not: √6
+    assert taken(0.6, 2, must_be_better=True)
+    assert not taken(0.9, 9, must_be_better=True)  # 5 more are more than √13
+    assert taken(0.5, 5)
+    assert not taken(0.9, 5, may_miss_more=False)
+    assert taken(0.5, 4, may_miss_more=False)

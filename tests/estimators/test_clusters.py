@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -293,22 +292,20 @@ def test_eigenvectors_that_did_not_converge_are_told() -> None:
     assert ConvergenceWarning in [kind for _, kind in told]
 
 
-def draws(n_draws: int) -> Iterator[list[np.ndarray]]:
-    """Independent views without clusters: normal and uniform."""
-    for seed in range(n_draws):
+@pytest.mark.thorough
+def test_independent_views_are_warned_of() -> None:
+    """Normal and uniform ones, without clusters."""
+    silent = several = 0
+    for seed in range(9):
         rng = np.random.default_rng(seed)
         n_samples, n_views = int(rng.integers(80, 160)), int(rng.integers(2, 4))
         dims = rng.integers(3, 20, size=n_views).tolist()
-        yield [(rng.normal, rng.uniform)[seed % 2](size=(n_samples, d)) for d in dims]
-
-
-@pytest.mark.thorough
-def test_independent_views_are_warned_of() -> None:
-    silent = several = 0
-    for views in draws(9):
+        draw = (rng.normal, rng.uniform)[seed % 2]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
+            model = MSCAM("auto", max_clusters=8, n_jobs=1).fit(
+                [draw(size=(n_samples, d)) for d in dims]
+            )
         silent += not any(issubclass(one.category, DataWarning) for one in caught)
         assert max(model.neighbor_overlap_.values()) < 5
         several += model.n_clusters_ > 1
