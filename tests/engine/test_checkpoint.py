@@ -25,7 +25,7 @@ from mscam_dask.types.events import (
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.result import Solution
 from tests.engine.same_bits import bits
-from tests.messages import quotes
+from tests.messages import raises
 from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
 
@@ -152,7 +152,7 @@ def test_the_state_of_another_fit_is_refused(
     before: dict[str, Any], now: dict[str, Any], named: tuple[object, ...]
 ) -> None:
     state = first_state(**before)
-    with pytest.raises(ConfigurationError, match=quotes(*named)):
+    with raises(ConfigurationError, *named):
         resume(Memory(state), **now)
 
 

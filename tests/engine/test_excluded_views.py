@@ -19,7 +19,7 @@ from mscam_dask.errors import ConfigurationError, DataError, DataWarning, Unstab
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
@@ -150,7 +150,7 @@ def test_a_fit_that_goes_on_leaves_the_same_views_out(fitted: Fitted) -> None:
     assert resumed.excluded_views_ == USELESS
     assert_array_equal(resumed.labels_, model.labels_)
     assert_array_equal(resumed.consensus_graph_.data, model.consensus_graph_.data)
-    with pytest.raises(ConfigurationError, match=quotes("exclude_views")):
+    with raises(ConfigurationError, "exclude_views"):
         MSCAM(4, n_jobs=1, exclude_views=[], checkpoint_store=Memory(memory.saved[1])).fit(views)
 
 
@@ -165,7 +165,7 @@ def test_a_fit_that_goes_on_leaves_the_same_views_out(fitted: Fitted) -> None:
     ids=str,
 )
 def test_views_that_cannot_be_left_out(exclude_views: object, values: tuple[object, ...]) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(*values)):
+    with raises(ConfigurationError, *values):
         MSCAM(4, exclude_views=exclude_views).fit(with_useless(40)[0])  # type: ignore[arg-type]
 
 

@@ -17,7 +17,7 @@ from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, MscamError
 from mscam_dask.types.result import Structure
 from tests.benchmark_sets import path_of, read_set
-from tests.messages import quotes
+from tests.messages import raises
 from tests.omics import anndata_of, mudata_of
 from tests.synthetic import Labels, gaussian_views
 
@@ -171,7 +171,7 @@ def test_a_column_of_one_modality_has_to_be_copied() -> None:
     names = [f"s{row}" for row in range(N)]
     data = mudata_of(**{f"m{one}": anndata_of(view, names) for one, view in enumerate(views)})
     data["m1"].obs["type"] = known
-    with pytest.raises(DataError, match=quotes("type", "m1")):
+    with raises(DataError, "type", "m1"):
         fit(data, "type")
     data.obs["type"] = known
     assert_kept(fit(data, "type", **FIXED).labels_, known)
@@ -205,5 +205,5 @@ def test_unusable_labels(
 ) -> None:
     views, _, _ = draw()
     given = values if isinstance(values, str) else np.array(values, dtype=object)
-    with pytest.raises(error, match=quotes(*words)):
+    with raises(error, *words):
         fit(views, given, n_clusters)

@@ -71,7 +71,7 @@ from tests.synthetic import Array
 def test_parameters_out_of_range_are_refused_by_name(
     parameters: dict[str, Any], values: tuple[object, ...]
 ) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(*values)):
+    with raises(ConfigurationError, *values):
         quick(**parameters).fit(integer_views())
 
 
@@ -84,7 +84,7 @@ def test_parameters_out_of_range_are_refused_by_name(
     ],
 )
 def test_constants_out_of_range_are_refused_by_name(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}", "allowed is")):
+    with raises(ConfigurationError, f"{name}={value!r}", "allowed is"):
         Constants(**{name: value})
 
 
@@ -136,7 +136,7 @@ def broken(value: float) -> list[Array]:
 def test_data_that_cannot_be_clustered_are_refused_by_name(
     views: Callable[[], Any], values: tuple[object, ...]
 ) -> None:
-    with pytest.raises(DataError, match=quotes(*values)):
+    with raises(DataError, *values):
         quick().fit(views())
 
 
@@ -195,9 +195,9 @@ def test_prediction_with_other_feature_names_is_refused(
     a, b = integer_views()
     model = quick().fit({"a": named(names, a), "b": b})
     model.predict({"a": named(names, a[:9]), "b": b[:9]})
-    with pytest.raises(DataError, match=quotes("'a'", 0, f"'{names[3]}'", f"'{names[0]}'")):
+    with raises(DataError, "'a'", 0, f"'{names[3]}'", f"'{names[0]}'"):
         model.predict({"a": named(names[::-1], a[:, ::-1]), "b": b})
-    with pytest.raises(DataError, match=quotes("'a'", 1, "'new'", f"'{names[1]}'")):
+    with raises(DataError, "'a'", 1, "'new'", f"'{names[1]}'"):
         model.predict({"a": named([names[0], "new", *names[2:]], a), "b": b})
 
 

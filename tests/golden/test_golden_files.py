@@ -25,7 +25,7 @@ from mscam_dask.pipeline.doctor import check_run
 from mscam_dask.pipeline.load_run import load_run
 from mscam_dask.pipeline.run_directory import RunDirectory
 from tests.golden.make import FOLDER, IDS, checkpoint, data
-from tests.messages import quotes, raises
+from tests.messages import raises
 
 LABELS = [0, 1, 2, 2, 1, 1, 0, 0, 0, 2, 1, 2]
 
@@ -125,7 +125,7 @@ def test_a_store_of_a_later_version(
     group = zarr.open_group(root, mode="r+")
     group.attrs["format_version"] = FUTURE
     write_checksums(group, root)
-    with pytest.raises(DataError, match=quotes(root, FUTURE, "Upgrade")):
+    with raises(DataError, root, FUTURE, "Upgrade"):
         read(path)
 
 

@@ -33,7 +33,7 @@ from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
-from tests.messages import quotes
+from tests.messages import raises
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
 from tests.synthetic import Array, distances_between
 
@@ -135,7 +135,7 @@ def test_basis_is_orthonormal_and_its_spectrum_normalised(seed: int, d: int) -> 
 @pytest.mark.parametrize("scale", SCALES)
 def test_constant_view_is_refused_by_name(scale: Scale) -> None:
     for value in (2.5, 0.1, -1e-200, 1e17 / 3):
-        with pytest.raises(DataError, match=quotes("'a view'", f"scale={scale!r}")):
+        with raises(DataError, "'a view'", f"scale={scale!r}"):
             prepared(np.full((10, 3), value), scale=scale)
 
 

@@ -24,7 +24,7 @@ from mscam_dask.errors import (
     WorkersPausedError,
 )
 from tests.clusters import local_client, scheduler_process, worker_process
-from tests.messages import quotes
+from tests.messages import raises
 from tests.processes import wait_until
 from tests.synthetic import gaussian_views
 
@@ -57,7 +57,7 @@ def test_only_a_time_without_any_usable_worker_ends_a_wait(
         for found[0] in (present, absent):
             assert watchdog.check() is (found[0] is present)
     time.sleep(0.6)
-    with pytest.raises(error, match=quotes("tcp://here", "0.5 s", *values)):
+    with raises(error, "tcp://here", "0.5 s", *values):
         watchdog.check()
 
 
