@@ -116,20 +116,14 @@ def test_the_judge_of_partitions_decides_between_the_two() -> None:
     assert adjusted_rand_index(truth, solution.labels) == 1.0
 
 
-def rings(n_samples: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
+def test_rows_of_few_columns_keep_their_length() -> None:
     """Two rings about one centre, in two views with the same angles: what these share is no cluster."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(n_samples) % 2
-    angles = rng.uniform(0.0, 2.0 * np.pi, n_samples)
+    rng, labels = np.random.default_rng(0), np.arange(400) % 2
+    angles = rng.uniform(0.0, 2.0 * np.pi, 400)
     views = []
     for _ in range(2):
-        radii = 1.0 + labels + 0.08 * rng.standard_normal(n_samples)
+        radii = 1.0 + labels + 0.08 * rng.standard_normal(400)
         views.append(np.column_stack([radii * np.cos(angles), radii * np.sin(angles)]))
-    return views, labels
-
-
-def test_rows_of_few_columns_keep_their_length() -> None:
-    views, labels = rings(400)
     model = MSCAM(2).fit(views)
     assert adjusted_rand_index(labels, model.labels_) == 1.0
     assert {one.scale for one in model.view_settings_.values()} == {"standard"}

@@ -21,12 +21,6 @@ from mscam_dask.types.result import Status
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
 
-def from_previous_fit(labels: NDArray[np.int64], n_samples: int) -> NDArray[np.int64]:
-    known = np.full(n_samples, UNKNOWN, dtype=np.int64)
-    known[: len(labels)] = labels
-    return known
-
-
 def fitted(views: list[NDArray[np.float64]], init_labels: Any = None, **options: Any) -> MSCAM:
     model = MSCAM(3, scale="standard", alpha=1.0, n_neighbors=9, n_jobs=1, **options)
     return model.fit(views, init_labels=init_labels)
@@ -36,7 +30,7 @@ def test_new_samples_join_the_clusters_of_the_old_ones() -> None:
     views, truth = gaussian_views(3, n_samples=160, spread=3.0)
     cold = fitted([view[:150] for view in views])
     told: list[object] = []
-    known = from_previous_fit(cold.labels_, 160)
+    known = np.append(cold.labels_, [UNKNOWN] * 10)
     warm = fitted(views, init_labels=known, callbacks=[told.append])
     assert_partition_and_graph_agree(warm.solution_, n_clusters=3)
     assert adjusted_rand_index(truth, warm.labels_) == 1.0

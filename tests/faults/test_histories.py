@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.types.parameters import Model, Parameters, Scale
@@ -142,24 +141,20 @@ pytestmark = [
 ]
 
 
-def problem(model: Model) -> tuple[MultiViewData, tuple[Parameters, ...]]:
-    views, _ = gaussian_views(4, n_samples=30, spread=1.2, dims=(3, 4, 6))
-    settings: tuple[tuple[Scale, int], ...] = (("standard", 3), ("unit", 5))
-    candidates = tuple(
-        Parameters(n_clusters=3, model=model, n_neighbors=k, max_iter=6, scale=scale)
-        for scale, k in settings
-    )
-    names = ("0/a", "a", "0")  # which look like the path of another task's key
-    return as_multi_view(dict(zip(names, views, strict=True))), candidates
-
-
 @pytest.mark.parametrize(
     "n_histories",
     [10, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],
 )
 def test_histories_do_not_diverge(model: Model, n_histories: int) -> None:
     """The first two compute every task anew, and some twice; the others remember results."""
-    data, candidates = problem(model)
+    views, _ = gaussian_views(4, n_samples=30, spread=1.2, dims=(3, 4, 6))
+    names = ("0/a", "a", "0")  # which look like the path of another task's key
+    data = as_multi_view(dict(zip(names, views, strict=True)))
+    settings: tuple[tuple[Scale, int], ...] = (("standard", 3), ("unit", 5))
+    candidates = tuple(
+        Parameters(n_clusters=3, model=model, n_neighbors=k, max_iter=6, scale=scale)
+        for scale, k in settings
+    )
     solution = run_fit(data, candidates, SerialExecutor())
     assert len(solution.history) >= 3
     expected = bits(solution)

@@ -55,12 +55,6 @@ def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
     return csr_array(block_diag([complete_graph(20)] * (n // 20)) + 1e-9 * path_graph(n))
 
 
-def neighbor_graph(points: Array, k: int = 9) -> csr_array[np.float64]:
-    candidates, _ = nearest_neighbors(points, k + 1)
-    distances = squared_distances_to(points, np.arange(len(points)), candidates)
-    return graph_from_neighbors(*select_neighbors(candidates, distances, k))
-
-
 def solve(L: csr_array[np.float64], m: int, *, seed: int = 0, **options: Any) -> Spectrum:
     return bottom_eigenpairs(L, m, rng=np.random.default_rng(seed), **options)
 
@@ -121,7 +115,10 @@ def test_zero_has_exactly_the_multiplicity_of_the_components() -> None:
 def blobs() -> csr_array[np.float64]:
     rng = np.random.default_rng(0)
     centers = 2.5 * rng.standard_normal((6, 8))
-    return neighbor_graph(centers[np.arange(1200) % 6] + rng.standard_normal((1200, 8)))
+    points = centers[np.arange(1200) % 6] + rng.standard_normal((1200, 8))
+    candidates, _ = nearest_neighbors(points, 10)
+    distances = squared_distances_to(points, np.arange(1200), candidates)
+    return graph_from_neighbors(*select_neighbors(candidates, distances, 9))
 
 
 def test_a_misleading_warm_start_is_overcome(blobs: csr_array[np.float64]) -> None:

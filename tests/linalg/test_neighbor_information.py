@@ -109,11 +109,6 @@ def graph_of(*lists: NDArray[np.int64], n: int) -> NDArray[np.float32]:
     return neighbor_votes([lists], n)
 
 
-def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> Array:
-    weights = np.take_along_axis(graph, lists, axis=1)
-    return shared_neighbors(lists, weights, graph.mean(axis=0, dtype=np.float64))
-
-
 @settings(max_examples=30)
 @given(neighbor_lists(), st.integers(1, 9))
 def test_shared_neighbors_by_definition(
@@ -121,9 +116,11 @@ def test_shared_neighbors_by_definition(
 ) -> None:
     lists, others = pair[0][:n_rows], pair[1][:n_rows]
     m, k = lists.shape
-    b = graph_of(others, n=len(pair[0])).astype(float)
+    graph = graph_of(others, n=len(pair[0]))
+    b = graph.astype(float)
     expected = [sum(b[i, j] - b[:, j].sum() / m for j in lists[i]) / k for i in range(m)]
-    assert_allclose(overlap(lists, graph_of(others, n=len(pair[0]))), expected, atol=1e-12)
+    weights, means = np.take_along_axis(graph, lists, axis=1), b.mean(axis=0)
+    assert_allclose(shared_neighbors(lists, weights, means), expected, atol=1e-12)
 
 
 def z_by_definition(first: NDArray[Any], second: NDArray[Any]) -> float:

@@ -42,12 +42,6 @@ def problem_of(
     return DenseProblem(gram, L, np.eye(len(gram)), bound, alpha, metric_ridge, 0.1, slips)
 
 
-def moved(problem: DenseProblem, state: DenseState, n_steps: int) -> DenseState:
-    for _ in range(n_steps):
-        state = oracle.step(problem, state, penalty_growth=1.1, max_iterations=5)
-    return state
-
-
 def overlapping_clouds(n: int, c: int, seed: int) -> tuple[Matrix, Matrix]:
     """Rows of c clouds that touch, and the Laplacian of their adaptive-neighbour graph."""
     rng = np.random.default_rng(seed)
@@ -92,7 +86,7 @@ def test_slip_2_second_multiplier_is_zero_for_ever() -> None:
     state = random_state(15, 3, np.random.default_rng(0))
     assert np.abs(state.Y2).max() > 1
     for _ in range(10):  # not even a start elsewhere survives one pass
-        state = moved(problem, state, 1)
+        state = oracle.step(problem, state, penalty_growth=1.1, max_iterations=5)
         assert np.abs(state.Y2).max() <= 1e-13 * state.penalty * np.abs(state.P).max()
 
 
@@ -137,11 +131,6 @@ def eq_11_view(
     )
 
 
-def ridge_representation(X: Matrix, alpha: float) -> Matrix:
-    K = X.T @ X
-    return np.asarray(scipy.linalg.solve(K + alpha * np.eye(len(K)), K, assume_a="pos"))
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_slip_4_given_the_graph_the_infimum_forgets_the_data(seed: int) -> None:
     n, d, c, alpha, graph_weight = 18, 5, 3, 1.0, 0.7
@@ -150,7 +139,8 @@ def test_slip_4_given_the_graph_the_infimum_forgets_the_data(seed: int) -> None:
     W = vectors[:, :c]
     for data_seed in (10, 11):  # any data whatever, the same F
         X = np.random.default_rng(data_seed).standard_normal((d, n))
-        Z = ridge_representation(X, alpha)
+        K = X.T @ X
+        Z = scipy.linalg.solve(K + alpha * np.eye(n), K, assume_a="pos")
         # the two parts of Eq. (11) can never be below these: ridge optimum, and Ky Fan
         least = eq_11_view(X, Z, 0 * W, L=L, alpha=alpha, graph_weight=graph_weight)
         bound = least + graph_weight * values[:c].sum()
