@@ -1,10 +1,9 @@
 """Read each file that standard input names in a process of its own, with little memory and time.
 
-One line of JSON is the answer: {"outcome": "typed" | "done" | "error", "message": ..., "signal": ...,
-"memory_bytes": growth of resident memory at its peak, "cpu_seconds": ..., "stolen": whether a value of
-the canary is in the store}. A request with the directory of a finished run, in place of an output, goes through every other
-way in: `fit` and `describe` of the file, and `load_run`, `resume`, `report` and `describe` of the run whose
-result the file replaces; "doors" are the outcomes. Importing happens once, before the processes are forked.
+A request has the directory of a finished run, and a value of the canary. The file goes through every way in: ingestion,
+`fit` and `describe`, and `load_run`, `resume`, `report` and `describe` of the run whose result it replaces. One
+line of JSON is the answer: {"doors": {way: ["typed" | "done" | "error", message]}, "memory_bytes": growth of resident
+memory at its peak} or {"signal": number}. Importing happens once, before the processes are forked.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,26 +43,20 @@ CPU_SECONDS = 20
 SECONDS = 200  # for a process that only waits
 
 
-def outcome(path: Path, output: Path, canary: float) -> dict[str, Any]:
-    try:
-        ingest(path, output)
-        data = open_store(output)
-        blocks = [view.read(0, view.shape[0]) for view in data.views]
-    except MscamError as error:
-        return {"outcome": "typed", "type": type(error).__name__, "message": str(error)}
-    except BaseException:  # noqa: BLE001 - it is reported
-        return {"outcome": "error", "message": traceback.format_exc()}
-    stolen = any(bool((np.abs(block - canary) < 1e-6).any()) for block in blocks)
-    return {"outcome": "done", "message": "", "stolen": stolen}
-
-
-def through_doors(path: Path, directory: Path) -> dict[str, Any]:
-    """The outcome of every other way in."""
+def through_doors(path: Path, directory: Path, canary: float) -> dict[str, tuple[str, str]]:
+    """The outcome of every way in."""
     result = directory / "result.zarr"
     shutil.rmtree(result)
     run = RunDirectory(directory)
     model = MSCAM(2, constants=Constants.paper(), max_iter=1)
+
+    def ingested() -> None:
+        ingest(path, path.with_name("out.zarr"))
+        for view in open_store(path.with_name("out.zarr")).views:
+            assert not (np.abs(view.read(0, view.shape[0]) - canary) < 1e-6).any(), "stolen"
+
     ways: dict[str, Callable[[], object]] = {
+        "ingest": ingested,
         "fit": lambda: model.fit(str(path)),
         "describe": lambda: describe_path(str(path)),
         "move": lambda: path.rename(result),
@@ -73,17 +65,17 @@ def through_doors(path: Path, directory: Path) -> dict[str, Any]:
         "report": lambda: write_report(run),
         "resume": lambda: resume_run(directory),
     }
-    doors: dict[str, str] = {}
+    doors = {}
     for name, way in ways.items():
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 way()
-            doors[name] = "done"
-        except MscamError:
-            doors[name] = "typed"
+            doors[name] = ("done", "")
+        except MscamError as error:
+            doors[name] = ("typed", str(error))
         except BaseException:  # noqa: BLE001 - it is reported
-            doors[name] = traceback.format_exc()
-    return {"outcome": "done", "message": "", "doors": doors}
+            doors[name] = ("error", traceback.format_exc())
+    return doors
 
 
 def _pages() -> tuple[int, int]:
@@ -92,8 +84,8 @@ def _pages() -> tuple[int, int]:
     return int(total) * resource.getpagesize(), int(resident) * resource.getpagesize()
 
 
-def run(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The outcome in a process of its own."""
+def answer(**request: Any) -> str:
+    """The outcomes in a process of its own."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -103,36 +95,22 @@ def run(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.alarm(SECONDS)
-        found = work()
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        found["memory_bytes"] = 1024 * usage.ru_maxrss - resident
-        found["cpu_seconds"] = usage.ru_utime + usage.ru_stime
-        with os.fdopen(writing, "w") as answer:
-            answer.write(json.dumps(found))
+        doors = through_doors(Path(request["path"]), Path(request["run"]), request["canary"])
+        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with os.fdopen(writing, "w") as stream:
+            stream.write(json.dumps({"doors": doors, "memory_bytes": peak - resident}))
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as answer:
-        text = answer.read()
+    with os.fdopen(reading) as stream:
+        text = stream.read()
     _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) or not text:
-        return {"outcome": "signal", "message": f"signal {os.WTERMSIG(status)}"}
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
+    return text or json.dumps({"signal": os.WTERMSIG(status)})
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     for line in sys.stdin:
-        request = json.loads(line)
-        path = Path(request["path"])
-        if "run" in request:
-            answer = run(partial(through_doors, path, Path(request["run"])))
-        else:
-            output = Path(request["output"])
-            answer = run(partial(outcome, path, output, request["canary"]))
-            shutil.rmtree(output, ignore_errors=True)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(answer(**json.loads(line)) + "\n")
         sys.stdout.flush()
 
 
