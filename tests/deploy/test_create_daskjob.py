@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,19 +112,14 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Api
         http.shutdown()
 
 
-@pytest.fixture
-def create(server: type[ApiServer]) -> Callable[..., int]:
-    """The program, run with the environment of the server."""
-
-    def run(file: Path = FILE) -> int:
-        code: int = imported(DEPLOY / "k8s/create_daskjob.py").main([str(file)])
-        return code
-
-    return run
+def create(file: Path = FILE) -> int:
+    """Run the program with the environment of the server."""
+    code: int = imported(DEPLOY / "k8s/create_daskjob.py").main([str(file)])
+    return code
 
 
 def test_the_job_of_the_file_is_created_as_the_account_of_the_pod(
-    server: type[ApiServer], create: Callable[..., int], capsys: pytest.CaptureFixture[str]
+    server: type[ApiServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert create() == 0
     assert server.jobs == {NAME: JOB}
@@ -149,11 +144,7 @@ def test_the_job_of_the_file_is_created_as_the_account_of_the_pod(
     ],
 )
 def test_how_a_run_ended_says_whether_another_try_helps(
-    server: type[ApiServer],
-    create: Callable[..., int],
-    courses: list[Course],
-    code: int,
-    tries: int,
+    server: type[ApiServer], courses: list[Course], code: int, tries: int
 ) -> None:
     server.courses = courses
     assert create() == code
@@ -169,12 +160,7 @@ def test_how_a_run_ended_says_whether_another_try_helps(
     ],
 )
 def test_a_job_of_an_earlier_night_makes_room_once_it_has_ended(
-    server: type[ApiServer],
-    create: Callable[..., int],
-    word: str,
-    pod: Any,
-    code: int,
-    changes: list[str],
+    server: type[ApiServer], word: str, pod: Any, code: int, changes: list[str]
 ) -> None:
     server.jobs[NAME], server.course = JOB, ([word], pod)
     assert create() == code
@@ -183,21 +169,16 @@ def test_a_job_of_an_earlier_night_makes_room_once_it_has_ended(
 
 @pytest.mark.parametrize(("n_failures", "code"), [(3, 0), (99, 4)])
 def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(
-    server: type[ApiServer],
-    create: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-    n_failures: int,
-    code: int,
+    server: type[ApiServer], capsys: pytest.CaptureFixture[str], n_failures: int, code: int
 ) -> None:
     server.n_failures = n_failures
     assert create() == code
     assert " 503 " in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("content", ["", "[1]", "kind: Pod\n", "a: {b"])
-def test_a_file_without_a_daskjob_is_a_configuration_error(
-    create: Callable[..., int], tmp_path: Path, content: str
-) -> None:
+def test_a_file_without_a_daskjob_is_a_configuration_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "job.yaml").write_text(content)
     assert create(tmp_path / "job.yaml") == 2
 
