@@ -128,9 +128,7 @@ def test_magnitudes_side_by_side(blobs: Blobs, scale: Any) -> None:
         fit([extreme, views[1]], scale=scale)
 
 
-def test_what_is_nearly_infinite_is_refused(
-    blobs: Blobs,
-) -> None:
+def test_what_is_nearly_infinite_is_refused(blobs: Blobs) -> None:
     views, _ = blobs
     largest = np.where(views[0] > 0, 1.7e308, -1.7e308)
     with raises(DataError, "'view_0'", "1.7e+308"):
@@ -147,9 +145,7 @@ def test_a_step_far_above_the_length_of_most_rows_is_finite() -> None:
     fit([view], scale="unit", n_clusters=2)
 
 
-def test_a_new_sample_too_far_for_a_distance_is_named(
-    blobs: Blobs,
-) -> None:
+def test_a_new_sample_too_far_for_a_distance_is_named(blobs: Blobs) -> None:
     views, _ = blobs
     fitted = fit(views, scale="none")
     far = [views[0][:4].copy(), views[1][:4]]
@@ -208,10 +204,7 @@ def test_numbers_of_views_and_columns(model: Estimator, dims: tuple[int, ...]) -
 @pytest.mark.parametrize("alpha", [1e-6, 1e6])
 @pytest.mark.thorough
 def test_the_ends_of_what_weights_may_be(
-    blobs: Blobs,
-    model: Estimator,
-    alpha: float,
-    graph_weight: float,
+    blobs: Blobs, model: Estimator, alpha: float, graph_weight: float
 ) -> None:
     views, _ = blobs
     fit(views, model=model, alpha=alpha, constants=Constants.paper(graph_weight=graph_weight))

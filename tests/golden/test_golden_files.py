@@ -139,9 +139,7 @@ def test_a_run_record_of_a_later_version(golden: Callable[[str], Path]) -> None:
         load_run(path)
 
 
-def test_a_run_record_with_the_assessment_of_another_version(
-    golden: Callable[[str], Path],
-) -> None:
+def test_a_run_record_with_the_assessment_of_another_version(golden: Callable[[str], Path]) -> None:
     path = golden("run")
     record = RunDirectory(path).read_record()
     msgspec.structs.force_setattr(record.fit.assessment, "structure", "STABLE")

@@ -66,9 +66,7 @@ def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
 
 @settings(max_examples=30)
 @given(blocks)
-def test_standard_columns_have_mean_zero_and_variance_one(
-    parts: list[Array],
-) -> None:
+def test_standard_columns_have_mean_zero_and_variance_one(parts: list[Array]) -> None:
     rows = np.vstack(parts)
     moments = merged(parts)
     scaled = fit_transform_from_moments("standard", moments).apply(rows)

@@ -80,9 +80,7 @@ def test_a_run_is_logged_with_its_report_and_its_model(mlflow: Any, finished: Ru
         assert log_run(finished.path) == active.info.run_id
 
 
-def test_without_mlflow_the_message_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_mlflow_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with raises(ConfigurationError, "pip install 'mscam-dask[mlflow]'"):
         MlflowObserver()

@@ -44,9 +44,7 @@ def distances() -> Array:
     return oracle.pair_distances(np.random.default_rng(0).normal(size=(N, 3)))
 
 
-def test_links_hold_in_the_graph_and_other_rows_are_solved_as_before(
-    distances: Array,
-) -> None:
+def test_links_hold_in_the_graph_and_other_rows_are_solved_as_before(distances: Array) -> None:
     known = np.full(N, -1)
     known[[0, 5, 9, 20]], known[[1, 2, 30]] = 0, 1
     graph, plain = graph_of(distances, known, 6), graph_of(distances, None, 6)
@@ -70,9 +68,7 @@ def test_a_row_with_only_cannot_links_has_no_neighbor(distances: Array, k: int) 
     assert_allclose(np.delete(graph, 7, axis=0).sum(axis=1), 1.0)
 
 
-def test_edges_between_classes_are_removed_from_the_graph_of_a_view(
-    distances: Array,
-) -> None:
+def test_edges_between_classes_are_removed_from_the_graph_of_a_view(distances: Array) -> None:
     known = np.arange(N) % 3 - 1
     graph = csr_array(graph_of(distances, None, 8))
     found = without_cannot_links(graph, known).toarray()

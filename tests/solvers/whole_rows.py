@@ -94,10 +94,7 @@ def prepared(
     return ridge_view(view, alpha=alpha, present=present)
 
 
-def linear_discriminants(
-    view: RidgeView,
-    labels: NDArray[np.int64],
-) -> LinearDiscriminants:
+def linear_discriminants(view: RidgeView, labels: NDArray[np.int64]) -> LinearDiscriminants:
     """Solve B u = s S u for a view and a partition, and project the samples on the solutions."""
     own = labels if view.present is None else labels[view.present.samples]
     sums = class_sums(view.basis.vectors[:, : SIZES.max_rank], own)
