@@ -234,6 +234,16 @@ def test_numbers_in_quotes_above_numbers_without_are_names(
         assert read(tmp_path, {"a.csv": text}, (frame,)) == "right"
 
 
+@pytest.mark.parametrize("mark", [",", "\t", " "])
+def test_quotes_around_all_fields_say_nothing_about_the_first_line(
+    tmp_path: Path, mark: str
+) -> None:
+    known = (A * 1e-8).iloc[:, :3]
+    text = known.to_csv(header=False, quoting=1, sep=mark)
+    known = known.set_axis(pd.RangeIndex(3), axis=1)
+    assert read(tmp_path, {"a.csv": text}, (known,)) == "right"
+
+
 @pytest.mark.parametrize("n_names", [3, 5, 8])
 @pytest.mark.parametrize("ids", [["id", "mz"], []])
 def test_decimals_outside_of_those_below_them_are_a_second_header(

@@ -62,7 +62,6 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 )
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
-_LEADING = 4  # columns in front that may have ids, or row numbers of several programs
 _LONG = 3  # columns of a long table: samples, features and values
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
@@ -98,9 +97,10 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
             return True
         if strength and not table.head_of(place).has_decimals:
             return True
-        if are_padded(table.head_of(place).texts):
+        first = table.head_of(place).texts
+        if are_padded(first) or are_counted(first):  # numbers of rows, of several programs
             return True
-        may_be_shared = place in free[:_LEADING] or name.lower() in elsewhere
+        may_be_shared = place in free[:2] or name.lower() in elsewhere
         return may_be_shared and table.head_of(place).is_key
 
     may_be_ids = itertools.islice(filter(may_have_ids, numbers), _TEXTS)

@@ -52,7 +52,7 @@ _OF_SAMPLES = {  # before the genotypes of PLINK's .raw files, and the counts of
     ("label", "Group", "numOtus"): (0, 2),
 }
 _OF_OTHERS = re.compile(r"\s*(<(!doctype|html|table|\?xml|meta)|[\[{]\s*[\"\[{])", re.IGNORECASE)
-_QUOTED_NUMBER = re.compile(r'"[-+\d.,]+"')
+_QUOTED_NUMBER = re.compile(r'"[-+.,]?\d[-+\d.,eE]*"')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 
 
