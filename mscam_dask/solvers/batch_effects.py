@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
-from scipy.spatial.distance import pdist
+from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
@@ -23,11 +23,13 @@ from mscam_dask.linalg.scaling import (
     fit_transform_from_moments,
     safe_exponent,
 )
+from mscam_dask.solvers.borders import JointPoints, borders, valley_p_value
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
+from mscam_dask.types.result import Borders
 from mscam_dask.types.rules import CONSTANTS, RULES
 
 Array = NDArray[np.float64]
@@ -53,9 +55,6 @@ _LIKELY = -2.0 * np.log(RULES.level)
 # Starts of k-means.
 _N_STARTS = 2
 
-# Numbers of cells that are tried after the one found.
-_N_MISSED = 2
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchCells:
@@ -67,10 +66,9 @@ class BatchCells:
     squares: float  # of the residuals
     # Whether the data tell which cells of the batches are the same.
     matched: bool = True
-    variance: float = 1.0  # of the residuals
-    view_variances: Array = dataclasses.field(default_factory=lambda: np.ones(1))  # (V,) of them
-    price: float = 0.0  # of the offsets
-    cut: float = 0.0  # squares, by this variance, that another cell saves without structure
+    # Variances (V,) of the residuals by view, and standard deviations (q,) by score.
+    view_variances: Array = dataclasses.field(default_factory=lambda: np.ones(1))
+    noise: Array = dataclasses.field(default_factory=lambda: np.ones(1))
 
 
 def score_encoder(
@@ -201,8 +199,7 @@ def batch_cells(
 
     Scores (m, q) are NaN for absent samples.
     """
-    absent = np.isnan(scores)
-    filled = np.where(absent, group_means(scores, batches, n_batches)[batches], scores)
+    absent, filled = _filled(scores, batches, n_batches)
     sizes = np.bincount(batches, minlength=n_batches)
     none = np.zeros((n_batches, filled.shape[1]))
     means = group_means(filled, batches, n_batches)
@@ -212,50 +209,97 @@ def batch_cells(
     for offsets in [means - (sizes @ means) / sizes.sum(), *starts]:
         cells = k_means(filled - offsets[batches], n_cells, _N_STARTS)
         fits.append(_iterated(filled, absent, batches, cells, offsets))
-    n_known = max(1, int(np.count_nonzero(~absent)))
-    variance = max(min(fit.squares for fit in fits) / n_known, float(np.finfo(np.float64).tiny))
-    n_offsets = int(np.count_nonzero(sizes)) - 1
     # scores vary within cells by different amounts: each counts by its own
     least = min(fits, key=lambda fit: fit.squares)
-    noise = np.sum(_residuals(least, filled, absent, batches) ** 2, axis=0)
-    noise /= np.maximum(np.count_nonzero(~absent, axis=0), 1)
-    noise = np.sqrt(np.maximum(noise, np.finfo(np.float64).eps * variance))
-    rows, losses = filled / noise, []
+    n_known = np.maximum(np.count_nonzero(~absent, axis=0), 1)
+    noise = np.sum(_residuals(least, filled, absent, batches) ** 2, axis=0) / n_known
+    smallest = np.finfo(np.float64).eps * (n_known @ noise) / n_known.sum()
+    noise = np.sqrt(np.maximum(noise, max(float(smallest), float(np.finfo(np.float64).tiny))))
+    n_offsets, losses = int(np.count_nonzero(sizes)) - 1, []
     for fit in fits:
-        white = _squares_fit(rows, absent, fit.cells, batches, fit.offsets / noise)
-        loss = white.squares + _price_of_fit(white, rows, batches, price)
+        white = _whitened(fit, filled, absent, batches, noise)
+        loss = _loss(white, filled / noise, batches, price)
         if fit.offsets.any():
             # an offset can always put one cell on another, and the cell that this spares cuts another one
-            loss += _worth_of_cuts(white, rows, batches, n_offsets) + _LIKELY
+            loss += _worth_of_cuts(white, filled / noise, batches, n_offsets) + _LIKELY
         losses.append(loss)
     best = fits[int(np.argmin(losses))]
     likely = [fit for fit, loss in zip(fits, losses, strict=True) if loss < min(losses) + _LIKELY]
     return dataclasses.replace(
         best,
         matched=_are_matched(best, likely, batches, price),
-        variance=variance,
         view_variances=price.squares(_residuals(best, filled, absent, batches))
         / np.maximum(price.known(absent), 1.0),
-        price=_price_of_fit(best, filled, batches, price),
-        cut=_worth_of_cuts(best, filled, batches, 1) / variance,
+        noise=noise,
     )
 
 
 def counted_cells(
     scores: Array, batches: Labels, n_batches: int, most: int, price: OffsetPrices
 ) -> BatchCells:
-    """Cells and offsets with as many cells as save more squares than cuts of normal samples without structure would."""
-    found, owed, n_missed = batch_cells(scores, batches, n_batches, 1, price), 0.0, 0
+    """Cells and offsets with the most cells that are left once cells without a border between them are merged.
+
+    More cells have to save more than cuts of normal samples without structure would.
+    """
+    absent, filled = _filled(scores, batches, n_batches)
+    found, merged = batch_cells(scores, batches, n_batches, 1, price), np.zeros(1, dtype=np.int64)
+    owed = 0.0
     for n_cells in range(2, most + 1):
         more = batch_cells(scores, batches, n_batches, n_cells, price)
-        owed += more.cut
-        if (found.squares - more.squares) / more.variance + found.price - more.price > owed:
-            found, owed, n_missed = more, 0.0, 0
-        else:
-            n_missed += 1
-        if n_missed == _N_MISSED:
-            break
-    return found
+        rows = filled / more.noise
+        fewer, own = (_whitened(one, filled, absent, batches, more.noise) for one in (found, more))
+        owed += _worth_of_cuts(own, rows, batches, 1)
+        gain = _loss(fewer, rows, batches, price) - _loss(own, rows, batches, price)
+        tested = _borders_of_cells(more, filled, batches).of_several(most - 1)
+        if gain > owed and tested.n_supported > merged.max():
+            found, merged, owed = more, tested.merged, 0.0
+    fit = _iterated(filled, absent, batches, merged[found.cells], found.offsets)
+    return dataclasses.replace(found, cells=fit.cells, means=fit.means, offsets=fit.offsets)
+
+
+def _borders_of_cells(fit: BatchCells, rows: Array, batches: Labels) -> Borders:
+    """Borders of cells, by the samples between them in each batch that has both.
+
+    A batch does not have the same effects on all cells. Two cells without a common batch are therefore apart only if they are
+    at least twice as far apart as the batches within cells are on average.
+    """
+    n_cells, n_batches = len(fit.means), len(fit.offsets)
+    points = (rows - fit.offsets[batches]) / fit.noise
+    whole = borders(JointPoints(points, points.shape[1:]), fit.cells, n_cells)
+    is_group = cell_counts(fit.cells, batches, n_cells, n_batches) >= SMALLEST
+    means = group_means(points, fit.cells * n_batches + batches, n_cells * n_batches)
+    of_cells = zip(means.reshape(n_cells, n_batches, -1), is_group, strict=True)
+    between_batches = np.concatenate([pdist(own[here]) for own, here in of_cells])
+    least = 2.0 * between_batches.mean() if between_batches.size else 0.0
+    p_values = np.where(squareform(pdist(fit.means / fit.noise)) < least, 1.0, whole.p_values)
+    counts = np.zeros_like(whole.counts)
+    for batch in np.flatnonzero(np.count_nonzero(is_group, axis=0) > 1):
+        own = batches == batch
+        found = borders(JointPoints(points[own], points.shape[1:]), fit.cells[own], n_cells)
+        counts += found.counts * is_group[:, [batch], None] * is_group[:, batch, None]
+    for i, j in np.argwhere(counts.any(axis=2)):
+        left, center, right = counts[i, j].tolist()
+        p_values[i, j] = valley_p_value(left, center, right, RULES.depth)
+    np.fill_diagonal(p_values, 0.0)
+    return dataclasses.replace(whole, p_values=p_values)
+
+
+def _filled(scores: Array, batches: Labels, n_batches: int) -> tuple[NDArray[np.bool_], Array]:
+    """Which scores (m, q) are absent, and the scores with the mean of the batch in place of these."""
+    absent = np.isnan(scores)
+    return absent, np.where(absent, group_means(scores, batches, n_batches)[batches], scores)
+
+
+def _whitened(
+    fit: BatchCells, rows: Array, absent: NDArray[np.bool_], batches: Labels, noise: Array
+) -> BatchCells:
+    """Fit of rows in units of the noise (q,)."""
+    return _squares_fit(rows / noise, absent, fit.cells, batches, fit.offsets / noise)
+
+
+def _loss(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
+    """Loss of a whitened fit, −2 log of its evidence."""
+    return fit.squares + _price_of_fit(fit, rows, batches, price)
 
 
 def _links(fit: BatchCells, batches: Labels) -> Labels:

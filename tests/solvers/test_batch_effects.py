@@ -85,6 +85,30 @@ def test_cells_are_found_across_batches(shares: list[list[float]]) -> None:
         np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
 
 
+def test_an_effect_on_one_cell_makes_no_cells() -> None:
+    rows, offsets, cells, batches = draw(3, [[0.5, 0.5]] * 4)
+    rows[(cells == 0) & (batches == 1), 0] += 4.0
+    shifted = [rows[(cells == cell) & (batches == 1)].mean(axis=0) for cell in range(4)]
+    assert np.linalg.norm(shifted[0] - rows[(cells == 0) & (batches == 0)].mean(axis=0)) > 3.5
+    found = counted_cells(rows + offsets[batches], batches, 2, 8, PRICE)
+    assert adjusted_rand_score(found.cells, cells) == 1.0
+
+
+def test_two_clusters_in_two_batches_are_two_cells() -> None:
+    rows, offsets, cells, batches = draw(5, [[0.5, 0.5]] * 2)
+    found = counted_cells(rows + offsets[batches], batches, 2, 8, PRICE)
+    assert adjusted_rand_score(found.cells, cells) == 1.0
+
+
+def test_samples_without_clusters_are_one_cell() -> None:
+    rows = np.random.default_rng(4).normal(size=(N, D))
+    batches = np.arange(N) % 3
+    rows[batches == 1] += 2.0
+    found = counted_cells(rows, batches, 3, 8, PRICE)
+    assert len(found.means) == 1
+    assert np.linalg.norm(found.offsets[1] - found.offsets[0]) > 6.0
+
+
 def test_a_batch_that_two_offsets_match_as_well_is_not_matched() -> None:
     cells, batches = np.arange(N) % 2, np.arange(N) // 2 % 2
     rows = np.repeat(np.random.default_rng(0).normal(size=(N // 4, D)), 4, axis=0)
