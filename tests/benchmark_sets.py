@@ -6,16 +6,12 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 NAMES = (
     "handwritten",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 # Before the first import of NumPy, and inherited by worker processes: small matrices are faster
 # on one thread, several processes share few cores, and one thread count makes results comparable
@@ -38,14 +38,8 @@ _temporary_files_on_memory_disk()
 import pytest
 from hypothesis import settings
 
-from tests.benchmark_sets import path_of, read_set
-from tests.browser import missing_browser, open_browser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.benchmark_sets import BenchmarkData
-    from tests.browser import Browser
+from tests.benchmark_sets import BenchmarkData, path_of, read_set
+from tests.browser import Browser, missing_browser, open_browser
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

@@ -5,22 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from mscam_dask import metrics
 from mscam_dask.errors import DataError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    TwoPartitions = tuple[list[int], list[int]]
+TwoPartitions = tuple[list[int], list[int]]
 
 
 @st.composite

@@ -26,7 +26,7 @@ def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Class Label", "class.label", "y_true", "True_Class", "label_id", "leiden_0.5", "SC3_5_clusters", "RNA_snn_res.0.8"],
+    ["Class Label", "class.label", "Truth", "y_true", "True_Class", "label_id", "leiden_0.5", "SC3_5_clusters", "RNA_snn_res.0.8"],
 )  # fmt: skip
 @pytest.mark.parametrize("is_text", [True, False])
 def test_names_of_labels_in_any_spelling(tmp_path: Path, name: str, is_text: bool) -> None:
