@@ -33,10 +33,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def call() -> Call:
-    """Call the command line in this process."""
+    """Call the command line in this process; it has to end with an exit code, by default 0."""
 
-    def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(main, [str(item) for item in arguments], prog_name="mscam-dask")
+    def invoke(*arguments: str, code: int = 0) -> Result:
+        line = [str(item) for item in arguments]
+        result = CliRunner().invoke(main, line, prog_name="mscam-dask")
+        assert result.exit_code == code, result.output
+        return result
 
     return invoke
 
