@@ -297,11 +297,12 @@ def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize("has_header", [True, False])
-@pytest.mark.parametrize("n_samples", [3, 12])
+@pytest.mark.parametrize(("n_samples", "n_features"), [(3, 20), (12, 5)])
 def test_wavelengths_in_front_are_the_names_of_features(
-    tmp_path: Path, step: int, has_header: bool, n_samples: int
+    tmp_path: Path, step: int, has_header: bool, n_samples: int, n_features: int
 ) -> None:
-    frame = table(n_samples, 20).set_axis((400.5 + np.arange(20))[::step].astype(str), axis=1)
+    names = (400.5 + np.arange(n_features))[::step].astype(str)
+    frame = table(n_samples, n_features).set_axis(names, axis=1)
     known = frame if has_header else frame.reset_index(drop=True)
     text = frame.T.to_csv(index_label="nm", header=has_header)
     assert read(tmp_path, {"a.csv": text}, (known,), samples_in="columns") == "right"

@@ -63,6 +63,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
+_FEW = 5  # numbers that hardly rise by chance, where no other column has names
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -348,7 +349,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
 def _begins_with_axis(table: Table) -> bool:
     """Return whether the first column alone has numbers that rise or fall, such as wavelengths or masses."""
     columns = [table.head_of(place).texts for place in range(len(table.columns))[:2]]
-    if min(map(len, columns)) < _SOME_SAMPLES:
+    if min(map(len, columns)) < _FEW:
         return False
     first, *second = (
         any(are_rising(texts[::step], table.decimal) for step in (1, -1)) for texts in columns
