@@ -137,22 +137,19 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-class Replaced:
+@contextlib.contextmanager
+def replaced(file: Path, kind: str, other: Path) -> Iterator[None]:
     """Something else in the place of a file, which is there again at the end."""
-
-    def __init__(self, file: Path, kind: str, other: Path) -> None:
-        self.file, self.kind, self.other = file, kind, other
-        self.kept = other.with_name("kept")  # what was there
-
-    def __enter__(self) -> None:
-        if self.file.exists():
-            self.file.rename(self.kept)
-        KINDS[self.kind](self.file, self.other)
-
-    def __exit__(self, *error: object) -> None:
-        self.file.rmdir() if self.kind == "directory" else self.file.unlink()
-        if self.kept.exists():
-            self.kept.rename(self.file)
+    kept = other.with_name("kept")
+    if file.exists():
+        file.rename(kept)
+    KINDS[kind](file, other)
+    try:
+        yield
+    finally:
+        file.rmdir() if kind == "directory" else file.unlink()
+        if kept.exists():
+            kept.rename(file)
 
 
 @pytest.mark.parametrize("name", [".lock", "events.jsonl", "run.json", "pipeline.toml"])
@@ -163,7 +160,7 @@ def test_resume_neither_writes_nor_waits_elsewhere(
     if name in (".lock", "events.jsonl"):
         kinds.append("second name")
     for kind in kinds:
-        with Replaced(stopped.path / name, kind, other):
+        with replaced(stopped.path / name, kind, other):
             result = CliRunner().invoke(main, ["resume", str(stopped.path)])
         assert result.exit_code in (2, 3), (kind, result.output)
         assert name in result.stderr
@@ -174,18 +171,15 @@ def test_no_file_of_a_run_or_a_checkpoint_is_a_link_or_device(
     stopped: RunDirectory, other: Path
 ) -> None:
     place = max(stopped.checkpoints.glob("0*-*"))
-    replaced = [
+    cases = [
         (stopped.labels, "socket"),
         (stopped.path / "metrics.prom", "pipe"),
         *((file, "link") for file in (stopped.data, stopped.result, stopped.checkpoints)),
         *((place / name, kind) for name in ("a", "record/c/0") for kind in ("link", "pipe")),
         (place.with_name("00000099-0123abcd"), "link"),
     ]
-    for file, kind in replaced:
-        with (
-            Replaced(file, kind, other),
-            raises(StoreCorruptError, file),
-        ):
+    for file, kind in cases:
+        with replaced(file, kind, other), raises(StoreCorruptError, file):
             resume_run(stopped.path)
 
 
@@ -193,7 +187,7 @@ def test_a_new_run_replaces_links_but_never_a_lock(
     stopped: RunDirectory, other: Path, pipeline: Write
 ) -> None:
     with (
-        Replaced(stopped.path / ".lock", "link", other),
+        replaced(stopped.path / ".lock", "link", other),
         raises(StoreCorruptError, stopped.path / ".lock"),
     ):
         again(pipeline(QUIET), output=stopped.path, overwrite=True)
@@ -238,17 +232,14 @@ def test_records_that_cannot_be_read_stop_nobody_else(
 def test_tables_and_results_with_links_are_not_loaded(finished: RunDirectory, other: Path) -> None:
     for name in ("labels.csv", "samples.csv"):
         with (
-            Replaced(finished.path / name, "pipe", other),
+            replaced(finished.path / name, "pipe", other),
             raises(StoreCorruptError, finished.path / name),
         ):
             load_run(finished.path)
     kept = other.with_name("kept")  # what was there, so that all values are right
     for name in ("labels", "labels/c/0", "more"):
         file = finished.result / name
-        with (
-            Replaced(file, "link", kept),
-            raises(StoreCorruptError, file),
-        ):
+        with replaced(file, "link", kept), raises(StoreCorruptError, file):
             load_run(finished.path)
     assert CliRunner().invoke(main, ["report", str(finished.path)]).exit_code == 0
     finished.samples.unlink()
