@@ -167,6 +167,11 @@ def correction_of_view(
     sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
     if are_counts:
         correction = batch_corrections.count_correction(sums, np.ldexp(1.0, -exponent))
+        if not has_effects:  # on scores, which totals do not change
+            totals = batch_corrections.total_effects(divided, of_cells, own, sums.counts)
+            has_effects = bool(totals.any())
+            logs = np.repeat(totals[:, None], rows.shape[1], axis=1)
+            correction = batch_corrections.factors_of(logs)
         logs = logarithms(correction.of_rows(rows, own))
         means = batch_effects.group_means(logs, of_cells, n_cells)
     else:

@@ -81,8 +81,25 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
     )
 
 
+def total_effects(rows: Array, cells: Labels, batches: Labels, counts: Array) -> Array:
+    """Effects (B,) of batches on the logarithm of the total of a sample, such as a library size, given counts (K, B) of cells.
+
+    They are 0 where the Bayesian information criterion favors 0.
+    """
+    n_cells, n_batches = counts.shape
+    totals = rows.sum(axis=1)
+    known = totals > 0.0
+    logs, cells, batches = np.log(totals[known])[:, None], cells[known], batches[known]
+    sums = sums_by_group(logs, cells * n_batches + batches, n_cells * n_batches)
+    counts = cell_counts(cells, batches, n_cells, n_batches)
+    means, effects = two_way(counts, sums.reshape(n_cells, n_batches, 1))
+    variance = np.mean((logs - means[cells] - effects[batches]) ** 2)
+    effects[counts.sum(axis=0)[:, None] * effects**2 <= variance * np.log(max(1, len(logs)))] = 0.0
+    return effects[:, 0]
+
+
 def count_correction(sums: GroupSums, one: Array) -> BatchCorrection:
-    """Correction of a view of counts by factors of at most 1, which do not raise noise, from sums about 0.
+    """Correction of a view of counts by factors, from sums about 0.
 
     Means of cells and factors of batches are those of a Poisson model, by iterative proportional fitting. `one` (d,) is the unit of
     a count.
@@ -96,17 +113,25 @@ def count_correction(sums: GroupSums, one: Array) -> BatchCorrection:
     logs = np.log(effects)
     logs -= sizes / sizes.sum() @ logs
     noise = sizes[:, None] * _variances(sums) / np.maximum(of_batches, one) ** 2
-    factors = np.exp(-_shrunk_logs(logs, noise))
+    return factors_of(_shrunk_logs(logs, noise))
+
+
+def factors_of(logs: Array) -> BatchCorrection:
+    """Correction for effects (B, d) on logarithms by factors of at most 1, which do not raise noise."""
+    factors = np.exp(-logs)
     factors /= factors.max(axis=0)
     return BatchCorrection(np.zeros_like(factors), factors)
 
 
 def _shrunk_logs(logs: Array, noise: Array) -> Array:
-    """Logarithms (B, d) of the effects of batches, shrunk to zero by their noise (B, d), the same prior for all columns of a batch."""
-    clear = noise < 1.0
-    sums = np.sum(np.where(clear, logs**2 - noise, 0.0), axis=1, keepdims=True)
-    between = np.maximum(sums / np.maximum(clear.sum(axis=1, keepdims=True), 1), 0.0)
-    return np.asarray(logs * between / np.maximum(between + noise, np.finfo(np.float64).tiny))
+    """Logarithms (B, d) of the effects of batches, shrunk to the mean of their batch by their noise (B, d), the same prior for all columns of a batch."""
+    clear = (noise > 0.0) & (noise < 1.0)
+    n_clear = np.maximum(clear.sum(axis=1, keepdims=True), 1)
+    rest = logs - np.sum(np.where(clear, logs, 0.0), axis=1, keepdims=True) / n_clear
+    between = np.sum(np.where(clear, rest**2 - noise, 0.0), axis=1, keepdims=True) / n_clear
+    between = np.maximum(between, 0.0)
+    kept = between / np.maximum(between + noise, np.finfo(np.float64).tiny)
+    return np.asarray(logs - rest * (1.0 - kept))
 
 
 def new_correction(rows: Array, expected: Array, scale: float) -> BatchCorrection:

@@ -171,6 +171,24 @@ def test_pixels_with_another_gain_in_each_batch_keep_their_clusters() -> None:
     assert adjusted_rand_score(digits[::2], model.labels_) > 0.83
 
 
+def test_totals_that_differ_between_batches_are_corrected_by_one_factor() -> None:
+    """They are an effect where samples are not scaled to one length, also without effects on single columns."""
+    pixels, digits = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(2, size=len(digits[::2]))
+    counts = rng.binomial(4 * pixels[::2].astype(np.int64), np.array([0.3, 0.9])[codes][:, None])
+    views = {"left": counts[:, :32], "right": counts[:, 32:]}
+    model = MSCAM(10, scale="standard").fit(views, batches=codes)
+    for shares in model.batch_shares_.values():
+        assert shares.before > 0.75
+        assert shares.after < shares.expected + 0.1
+    plain = MSCAM(10, scale="standard").fit(views)
+    assert adjusted_rand_score(digits[::2], model.labels_) > 0.7
+    assert adjusted_rand_score(digits[::2], plain.labels_) < 0.6
+    one = MSCAM(10, scale="standard").fit(views, batches=rng.permutation(codes))
+    assert all(shares.after == shares.before for shares in one.batch_shares_.values())
+
+
 def test_factors_leave_no_other_cluster_in_a_batch() -> None:
     """Logarithms of small counts minus an offset would: a factor adds less to them than to those of large counts."""
     rng = np.random.default_rng(4)
