@@ -485,7 +485,7 @@ def _discriminants(
     covariance *= 1.0 - share
     # cells of equal points have no covariance: they are as far apart as rounding tells
     rounding, tiny = np.finfo(np.float64).eps * np.sqrt(p), np.finfo(np.float64).tiny
-    least = 4.0 * rounding * np.trace(sums.squares) / free + tiny
+    least = 16.0 * rounding * np.trace(sums.squares) / free + tiny
     covariance[np.diag_indices(p)] += max((share + 1e-9) * mean_variance, least)
     if step_covariance is not None:
         covariance += step_covariance

@@ -183,8 +183,8 @@ def test_totals_that_differ_between_batches_are_corrected_by_one_factor() -> Non
         assert shares.before > 0.75
         assert shares.after < shares.expected + 0.1
     plain = MSCAM(10, scale="standard").fit(views)
-    assert adjusted_rand_score(digits[::2], model.labels_) > 0.7
-    assert adjusted_rand_score(digits[::2], plain.labels_) < 0.6
+    found = adjusted_rand_score(digits[::2], model.labels_)
+    assert found > adjusted_rand_score(digits[::2], plain.labels_) + 0.1
     one = MSCAM(10, scale="standard").fit(views, batches=rng.permutation(codes))
     assert all(shares.after == shares.before for shares in one.batch_shares_.values())
 
