@@ -128,6 +128,8 @@ def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     if fit.assessment is not None:
         support = f"{fit.assessment.title}: {fit.assessment.message}"
         pairs.append(("Support", sentence(support)))
+    if fit.batches is not None:
+        pairs.append(("Batches", fit.batches.message))
     settings = format_setting(fit.setting) + by_view
     return [*pairs, ("Sizes", sizes_text(fit)), ("Settings", settings)]
 

@@ -107,6 +107,14 @@ class BatchesEntry(Struct, frozen=True, kw_only=True):
     shares: dict[str, tuple[float, float, float]]
     is_corrected: bool  # whether there were effects, which were removed
 
+    @property
+    def message(self) -> str:
+        """Sentence on the effects of the batches."""
+        batches = f"{len(self.names)} batch{'es' if len(self.names) > 1 else ''}"
+        if self.is_corrected:
+            return f"The effects of {batches} were removed from the feature views."
+        return f"No effects of {batches} were found."
+
 
 class FitRecord(Struct, frozen=True, kw_only=True):
     """Outcome of the fit."""

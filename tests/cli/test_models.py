@@ -202,6 +202,7 @@ def test_batches_from_the_file_to_new_samples(
     write_tiny(here, QUIET, data=data, clusters="[cluster]\nn_clusters = 3\n")
     made = call("run", "tiny.toml", "-o", "runs/b")
     assert f"{second} ({np.count_nonzero(batch == 1)})" in " ".join(made.stderr.split())
+    assert "Batches The effects of 2 batches were removed" in " ".join(made.stdout.split())
     model, record = load_run("runs/b"), RunDirectory(here / "runs" / "b").read_record()
     assert adjusted_rand_index(kind[old], model.labels_) == 1.0
     entry = record.fit.batches

@@ -383,10 +383,10 @@ def batches(fit: FitRecord) -> dict[str, Any] | None:
     return {
         "names": entry.names[:_MAX_TABLE],
         "n_batches": len(entry.names),
+        "message": entry.message,
         "rows": [(name, counts[:_MAX_TABLE], sum(counts)) for name, counts in rows[:_MAX_CLUSTERS]],
         "alone": alone if len(entry.names) > 1 else [],
         "shares": list(entry.shares.items()),
-        "is_corrected": entry.is_corrected,
     }
 
 
