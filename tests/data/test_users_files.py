@@ -217,16 +217,6 @@ def test_a_first_line_like_the_others_is_a_sample(tmp_path: Path, kind: str, mar
     assert table_of(Source(file)).has_header
 
 
-def test_labels_of_a_table_without_names_are_told_by_their_column(tmp_path: Path) -> None:
-    WITHOUT_NAMES["ids, counts, labels"].to_csv(tmp_path / "a.csv", header=False, index=False)
-    with raises(DataError, "'column 5'", "--labels"):
-        ingest(tmp_path / "a.csv", tmp_path / "s")
-    ingest(tmp_path / "a.csv", tmp_path / "s", labels="column 5", overwrite=True)
-    data = open_store(tmp_path / "s")
-    assert np.array(data.label_names)[data.labels].tolist() == KINDS
-    assert data.n_samples == len(A)
-
-
 @pytest.mark.parametrize("mark", [",", ";", "\t", " "])
 @pytest.mark.parametrize("of_header", [",", ";", "\t", " "])
 def test_a_header_with_another_delimiter_than_the_rows(
@@ -569,13 +559,6 @@ def test_graphs_and_affinities_with_a_zero_diagonal_are_kernels(
 
 
 # ------------------------------------------------------------------------------------- messages
-
-
-@pytest.mark.parametrize("cell", ["", "NA", ".", "\\N"])
-def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: str) -> None:
-    frame = A.set_axis([*A.index[:3], cell, cell, *A.index[5:]])
-    found = read(tmp_path, {"a.csv": csv_of(frame)}, (frame,))
-    assert re.match(quotes("refused", "2 of 12", "a.csv", repr(cell), "row 3"), found)
 
 
 def test_arrays_of_objects_are_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -417,3 +417,25 @@ def test_row_numbers_beside_ids_of_another_file_are_refused(
         (tmp_path / name).write_text(text)
     with raises(DataError, "b.csv numbers its rows", str(ids[0]), "--id-column none"):
         ingest([tmp_path / name for name in files], tmp_path / "s.zarr", join=join)
+
+
+@pytest.mark.parametrize("cell", ["", "NA", ".", "\\N"])
+def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: str) -> None:
+    frame = A.set_axis([*A.index[:3], cell, cell, *A.index[5:]])
+    found = read(tmp_path, {"a.csv": csv_of(frame)}, (frame,))
+    assert re.match(quotes("refused", "2 of 12", "a.csv", repr(cell), "row 3"), found)
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_numbers_of_rows_that_were_filtered_are_ids(
+    tmp_path: Path, join: Any, is_first: bool
+) -> None:
+    numbered, kept = A.reset_index(drop=True), B.reset_index(drop=True).iloc[[2, 3, 7, 8, 9, 11]]
+    for name, frame in (("a", numbered), ("b", kept)):
+        frame.to_csv(tmp_path / f"{name}.csv")
+    rows = kept.index if join == "inner" else numbered.index
+    known = {"a": numbered.loc[rows], "b": kept.reindex(rows)}
+    known = {name: known[name].rename(index=str) for name in ("ba" if is_first else "ab")}
+    sources = [tmp_path / f"{name}.csv" for name in known]
+    assert outcome(sources, known, tmp_path / "s.zarr", join=join) == "right"

@@ -128,3 +128,25 @@ def test_a_sample_that_has_two_labels_is_named(tmp_path: Path, labels: list[str]
     (tmp_path / "kinds.csv").write_text(f"id,grp\nP01,{labels[0]}\nP01,{labels[1]}\n")
     with raises(DataError, "kinds.csv", "more than once", "'P01'"):
         ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+
+
+def test_labels_of_a_table_without_names_are_told_by_their_column(tmp_path: Path) -> None:
+    kinds = ["x", "y", "x", "z"] * 3
+    A.abs().round().astype(int).assign(kind=kinds).to_csv(tmp_path / "a.csv", header=False)
+    with raises(DataError, "'column 5'", "--labels"):
+        ingest(tmp_path / "a.csv", tmp_path / "s")
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels="column 5", overwrite=True)
+    data = open_store(tmp_path / "s")
+    assert np.array(data.label_names)[data.labels].tolist() == kinds
+    assert data.n_samples == len(A)
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_quoted_labels_have_no_header(tmp_path: Path, has_ids: bool) -> None:
+    """As write.table of R writes them: no number stands outside of quotes."""
+    kinds = pd.Series(["kind 1", "kind 2", "kind 3"] * 4, A.index)
+    kinds.to_csv(tmp_path / "kinds.csv", header=False, index=has_ids, quoting=1)
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+    data = open_store(tmp_path / "s")
+    assert np.array(data.label_names)[data.labels].tolist() == [*kinds]

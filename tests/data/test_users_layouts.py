@@ -256,6 +256,17 @@ def test_decimals_outside_of_those_below_them_are_a_second_header(
         notes_on(tmp_path, text)
 
 
+@pytest.mark.parametrize("index", [True, False])
+def test_the_first_row_of_a_sorted_table_is_no_second_header(tmp_path: Path, index: bool) -> None:
+    """Such as visitors, readers and buyers of pages, the most frequent one first."""
+    visitors = 900.5 / np.arange(1, 13)
+    columns = {"visitors": visitors, "readers": visitors / 8, "buyers": 50 + visitors / 16}
+    frame = pd.DataFrame(columns, A.index).round(3)
+    text = frame.to_csv(index=index, index_label="id")
+    known = frame if index else frame.reset_index(drop=True)
+    assert read(tmp_path, {"a.csv": text}, (known,)) == "right"
+
+
 @pytest.mark.parametrize("name", ["patient", "MRN", "fallnr"])
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_empty_rows_below_a_table_with_ids_are_left_out(
@@ -297,7 +308,7 @@ def test_empty_rows_of_a_sheet_are_blank_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize("has_header", [True, False])
-@pytest.mark.parametrize(("n_samples", "n_features"), [(3, 20), (12, 5)])
+@pytest.mark.parametrize(("n_samples", "n_features"), [(3, 20), (12, 8)])
 def test_wavelengths_in_front_are_the_names_of_features(
     tmp_path: Path, step: int, has_header: bool, n_samples: int, n_features: int
 ) -> None:

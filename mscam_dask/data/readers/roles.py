@@ -129,7 +129,7 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
 def _check_row_numbers(
     tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
 ) -> None:
-    """Refuse numbers of rows, which are no ids told, beside other ids or beside numbers from another first one."""
+    """Refuse numbers of rows, which are no ids told, beside ids that are none of them or numbers from another first one."""
     ids = {
         table.where: columns[key.position]
         for (table, columns), key in zip(tables, found, strict=True)
@@ -141,7 +141,7 @@ def _check_row_numbers(
         return
     first, *others = numbered
     for other in {*ids}.difference(numbered):
-        if {*texts[first]} != {*texts[other]}:
+        if not {*texts[first]}.issuperset(texts[other]):
             raise DataError(
                 f"{first} numbers its rows ({list(texts[first][:2])}, ...), and {other} has ids ({list(texts[other][:2])}, ...). Give "
                 f"{first} a column of these ids, or set id_column=False (--id-column none) if row i is the same sample in all."

@@ -63,7 +63,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
-_FEW = 5  # numbers that hardly rise by chance, where no other column has names
+_FEW = 8  # numbers that hardly rise by chance, where no other column has names
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -227,7 +227,7 @@ def _why_no_feature(
     if is_behind_numbers and place > 0 and are_counted(column.texts):
         return _ROW_NUMBERS
     if label_rank(column.name or "") and column.tells_rows_apart:
-        return "differs in every row"
+        return "named as labels are, but differs in every row"
     is_apart = ids is not None or column.name == ""
     signs = (is_apart, column.may_number_rows, place == 0 and column.counts_rows)
     if sum(signs) > 1 and column.is_key:

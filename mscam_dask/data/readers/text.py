@@ -52,6 +52,7 @@ _OF_SAMPLES = {  # before the genotypes of PLINK's .raw files, and the counts of
     ("label", "Group", "numOtus"): (0, 2),
 }
 _OF_OTHERS = re.compile(r"\s*(<(!doctype|html|table|\?xml|meta)|[\[{]\s*[\"\[{])", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
 _QUOTED_NUMBER = re.compile(r'"[-+.,]?\d[-+\d.,eE]*"')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 
@@ -238,12 +239,12 @@ def _heading(
 
 
 def _are_quoted_apart(lines: list[str], first: list[str]) -> bool:
-    """Return whether quotes are around all fields of the first line, and around no number below, as R writes names."""
+    """Return whether quotes are around all fields of the first line, and around none of the numbers below, as R writes names."""
     return (
         len(lines) > 1
         and lines[0].count('"') == 2 * len(first)
         and not any(map(_QUOTED_NUMBER.search, lines[1:]))
-        and any(map(str.isdigit, "".join(lines[1:])))
+        and any(map(str.isdigit, _QUOTED.sub("", "".join(lines[1:]))))
     )
 
 
@@ -379,13 +380,16 @@ def _stand_out(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
 
 
 def _are_outside(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
-    """Return whether each number is outside of those below it, in many rows."""
+    """Return whether each number is outside of those below it, in many rows that are not sorted by it."""
     columns = zip(numbers, *rows, strict=True)
     known = [
         [number_of(text, decimal) for text in own if is_number(text, decimal)] for own in columns
     ]
     return len(rows) >= _RISING and all(
-        len(own) > 1 and not min(own[1:]) <= own[0] <= max(own[1:]) for own in known
+        len(own) > 1
+        and not min(own[1:]) <= own[0] <= max(own[1:])
+        and sorted(own) not in (own, own[::-1])
+        for own in known
     )
 
 
