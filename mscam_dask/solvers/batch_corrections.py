@@ -82,9 +82,9 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
 
 
 def total_effects(rows: Array, cells: Labels, batches: Labels, counts: Array) -> Array:
-    """Effects (B,) of batches on the logarithm of the total of a sample, such as a library size, given counts (K, B) of cells.
+    """Effects (B,) of batches on the logarithm of the total of a row (n, d), such as a library size, given counts (K, B) of cells.
 
-    They are 0 where the Bayesian information criterion favors 0.
+    They are 0 where the Bayesian information criterion favors 0. A total is over columns in units near their maxima.
     """
     n_cells, n_batches = counts.shape
     totals = rows.sum(axis=1)
@@ -165,8 +165,8 @@ def _shrunk(offsets: Array, variances: Array, errors: Array) -> Array:
     """
     varies = variances > np.finfo(np.float64).eps * np.max(offsets**2, axis=0)
     squares = np.sum(offsets[:, varies] ** 2 / variances[varies], axis=1)
-    squares = np.maximum(squares, np.finfo(np.float64).tiny)
-    kept = np.maximum(0.0, 1.0 - errors * np.count_nonzero(varies) / squares)
+    noise = errors * np.count_nonzero(varies)
+    kept = 1.0 - noise / np.maximum(squares, np.maximum(noise, np.finfo(np.float64).tiny))
     return np.where(varies, kept[:, None], 1.0) * offsets
 
 
@@ -206,9 +206,12 @@ def _has_scale(sums: GroupSums, batch: int, variances: Array, own: Array) -> boo
 
     others = np.average(np.delete(variances, batch, 0), 0, np.delete(sizes, batch))
     others = np.where(others > 0.0, others, own)
+    rounding = (np.finfo(np.float64).eps * np.abs(first).max(axis=0)) ** 2 + np.finfo(
+        np.float64
+    ).tiny
 
     def loss(scale: Array | float) -> float:  # −2 log of the likelihood
-        variance = own / n_own + scale**2 * others / n_others
+        variance = np.maximum(own / n_own + scale**2 * others / n_others, rounding)
         return float(np.sum((first - scale * second) ** 2 / variance + np.log(variance)))
 
     return loss(np.sqrt(own / others)) < loss(1.0)

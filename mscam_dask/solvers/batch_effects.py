@@ -77,8 +77,8 @@ def score_encoder(
     """Encoder of rows to their scores, in units of the noise.
 
     The directions are the principal ones within batches that noise does not explain, at least one for each cell, and those
-    in which the means of batches differ besides. They are orthogonal to `size` (d,), if it is given: the change of the rows with
-    the total of a sample, such as its library size.
+    in which the means of batches differ besides. They are orthogonal to `size` (d,), if it is given and not all that varies: the
+    change of the rows with the total of a sample, such as its library size.
     """
     within, (n, d) = rows - means[batches], rows.shape
     rounding = n * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)
@@ -97,11 +97,12 @@ def score_encoder(
     if size is not None:
         size = np.where(is_constant, 0.0, size / transform.scale)[:, None]
         size /= np.linalg.norm(size)
-        directions, sizes, _ = np.linalg.svd(
+        others, sizes, _ = np.linalg.svd(
             directions - size @ (size.T @ directions), full_matrices=False
         )
-        directions = directions[:, sizes > 0.5]  # without the one that is lost, or cut short
-        centers -= (centers @ size) @ size.T
+        if sizes.max() > 0.5:
+            directions = others[:, sizes > 0.5]  # without the one that is lost, or cut short
+            centers -= (centers @ size) @ size.T
     centers = centers[np.bincount(batches, minlength=len(means)) > 0]
     centers -= centers.mean(axis=0)
     rest = centers - (centers @ directions) @ directions.T
@@ -171,13 +172,18 @@ def vary_as_counts(rows: Array, batches: Labels, n_batches: int) -> bool:
 def batch_scales(rows: Array, encoder: Encoder, batches: Labels, n_batches: int) -> Array:
     """Scale (B,) of the rows (n, d), minus the means of their batches, by their residuals from the scores, which need no cells.
 
-    It is 1 where the Bayesian information criterion favors 1, or where the scores are not scaled too: more noise is no scale.
+    It is 1 for small batches, where the Bayesian information criterion favors 1, and where the scores are not scaled too: more
+    noise is no scale.
     """
+    is_compared = np.bincount(batches, minlength=n_batches)[batches] >= SMALLEST
+    rows, batches = rows[is_compared], batches[is_compared]
     standardized = encoder.transform.apply(rows) if encoder.transform else rows
     directions = encoder.loadings / np.linalg.norm(encoder.loadings, axis=0)
     rank, sizes = directions.shape[1], np.bincount(batches, minlength=n_batches)
-    residuals = np.sum(standardized**2, axis=1) - np.sum((standardized @ directions) ** 2, axis=1)
-    if rank == rows.shape[1] or residuals.min() <= 0.0:
+    squares = np.sum(standardized**2, axis=1)
+    residuals = squares - np.sum((standardized @ directions) ** 2, axis=1)
+    rounding = np.finfo(np.float64).eps * rows.shape[1] * squares.max(initial=0.0)
+    if rank == rows.shape[1] or residuals.min(initial=np.inf) <= rounding or len(rows) == 0:
         return np.ones(n_batches)
     noise = 0.5 * np.log(residuals)[:, None]
     means = group_means(noise, batches, n_batches)
@@ -213,8 +219,9 @@ def batch_cells(
     least = min(fits, key=lambda fit: fit.squares)
     n_known = np.maximum(np.count_nonzero(~absent, axis=0), 1)
     noise = np.sum(_residuals(least, filled, absent, batches) ** 2, axis=0) / n_known
-    smallest = np.finfo(np.float64).eps * (n_known @ noise) / n_known.sum()
-    noise = np.sqrt(np.maximum(noise, max(float(smallest), float(np.finfo(np.float64).tiny))))
+    eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
+    rounding = eps * np.mean((filled - means[batches]) ** 2) + eps**2 * np.mean(filled**2)
+    noise = np.sqrt(np.maximum(noise, rounding + tiny))
     n_offsets, losses = int(np.count_nonzero(sizes)) - 1, []
     for fit in fits:
         white = _whitened(fit, filled, absent, batches, noise)

@@ -218,6 +218,24 @@ def test_effects_on_rare_terms_of_texts_are_removed() -> None:
     assert adjusted_rand_score(labels, model.labels_) > 0.98
 
 
+@pytest.mark.filterwarnings("ignore", "error::RuntimeWarning")
+@pytest.mark.parametrize("n_clusters", [3, "auto"])
+@pytest.mark.parametrize("kind", ["one sample in a batch", "one column", "few values"])
+def test_small_batches_and_views_of_counts(kind: str, n_clusters: Any) -> None:
+    rng = np.random.default_rng(0)
+    labels, batches = np.arange(90) % 3, np.arange(90) // 3 % 2
+    rates = [np.exp(1.0 + rng.normal(size=(3, d)))[labels] for d in (8, 12)]
+    views = [rng.poisson(rate * np.array([1.0, 3.0])[batches, None]) for rate in rates]
+    if kind == "one sample in a batch":
+        batches[0] = 2
+    elif kind == "one column":
+        views = [view[:, :1] for view in views]
+    else:
+        views = [1 * (views[0][:, :1] > 3)]
+    model = MSCAM(n_clusters).fit(views, batches=batches)
+    assert np.isfinite(model.predict_proba(views, batches=batches)).all()
+
+
 def test_columns_may_be_constant_in_each_batch() -> None:
     views, labels, batches = draw(BALANCED)
     views["rna"][:, ::4] = np.where(batches == "A", 0.1, 7.3)[:, None]
