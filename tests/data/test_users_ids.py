@@ -13,7 +13,7 @@ import pytest
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.dataset import open_store
-from mscam_dask.errors import DataError
+from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
 from tests.messages import quotes, raises
 
@@ -424,6 +424,18 @@ def test_missing_ids_are_counted_and_the_first_is_named(tmp_path: Path, cell: st
     frame = A.set_axis([*A.index[:3], cell, cell, *A.index[5:]])
     found = read(tmp_path, {"a.csv": csv_of(frame)}, (frame,))
     assert re.match(quotes("refused", "2 of 12", "a.csv", repr(cell), "row 3"), found)
+
+
+def test_header_and_id_column_are_what_users_say(tmp_path: Path) -> None:
+    """A header of numbers, and a column of ids by its place or its name."""
+    frame = A.set_axis(["0", "2", "3", "4"], axis=1)
+    frame.reset_index(names="1").iloc[:, [1, 0, 2, 3, 4]].to_csv(tmp_path / "a.csv", index=False)
+    for id_column in (1, "1"):
+        told = Source(tmp_path / "a.csv", header=True, id_column=id_column)
+        assert outcome([told], {"a": frame}, tmp_path / "s.zarr") == "right"
+    for wrong in ("x", 5):
+        with raises(ConfigurationError, repr(wrong)):
+            ingest(Source(tmp_path / "a.csv", header=True, id_column=wrong), tmp_path / "t.zarr")
 
 
 @pytest.mark.parametrize("join", ["inner", "outer"])

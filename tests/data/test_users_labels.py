@@ -150,3 +150,10 @@ def test_quoted_labels_have_no_header(tmp_path: Path, has_ids: bool) -> None:
     ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
     data = open_store(tmp_path / "s")
     assert np.array(data.label_names)[data.labels].tolist() == [*kinds]
+
+
+@pytest.mark.parametrize("missing", ["", "nan", "None"])
+def test_labels_that_are_missing_in_an_archive_are_refused(tmp_path: Path, missing: str) -> None:
+    np.savez(tmp_path / "a.npz", X=A.to_numpy(), y=np.array(["u", missing, "v"] * 4))
+    with raises(DataError, "4 label(s)", "a.npz", repr(missing), "row 1", "#n/a"):
+        ingest(tmp_path / "a.npz", tmp_path / "s.zarr")

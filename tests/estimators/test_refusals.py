@@ -80,7 +80,12 @@ def test_parameters_out_of_range_are_refused_by_name(
     [
         *(("graph_weight", -1.0), ("graph_weight_growth", 1.0), ("identity_weight", 0.0)),
         *(("metric_ridge", -0.1), ("score_tie", -1.0), ("patience", 0), ("min_shrinkage", 1.0)),
-        *(("admm", 1.0), ("auto_settings", "best"), ("auto_settings", None)),
+        *(
+            ("admm", 1.0),
+            ("admm", {"penalty": 10.0}),
+            ("auto_settings", "best"),
+            ("auto_settings", None),
+        ),
     ],
 )
 def test_constants_out_of_range_are_refused_by_name(name: str, value: Any) -> None:
