@@ -203,8 +203,8 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
     for code in np.unique(codes[is_far]):
         at = columns[is_far & (codes == code)].tolist()
         message = (
-            f"View {view.name!r}: {len(at)} column(s), the first {names[at[0]]!r}, have {code:g}, unlike all other "
-            "values or more often than them; write NaN (NA in text) if it marks missing cells."
+            f"View {view.name!r}: {len(at)} column(s), the first {names[at[0]]!r}, have {code:g}, far from all other "
+            "values or the most frequent one; write NaN (NA in text) if it marks missing cells."
         )
         first = tuple(at[:_SHOWN])
         issues.append(DataIssue(view.name, "missing codes", len(at), message, first))
