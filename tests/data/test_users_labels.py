@@ -157,3 +157,12 @@ def test_labels_that_are_missing_in_an_archive_are_refused(tmp_path: Path, missi
     np.savez(tmp_path / "a.npz", X=A.to_numpy(), y=np.array(["u", missing, "v"] * 4))
     with raises(DataError, "4 label(s)", "a.npz", repr(missing), "row 1", "#n/a"):
         ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_probabilities_beside_labels_are_no_ids(tmp_path: Path, has_ids: bool) -> None:
+    A.to_csv(tmp_path / "a.csv", index=has_ids, index_label="id")
+    kinds = pd.DataFrame({"label": [*"uvw" * 4], "probability": np.linspace(0.51, 0.99, 12)})
+    kinds.to_csv(tmp_path / "kinds.csv", index=False)
+    with raises(DataError, "kinds.csv", "2 columns", "probability"):
+        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")

@@ -137,7 +137,11 @@ def _labels_and_ids(
     ]
     different = [place for place in of_samples if columns[place].is_unique]
     if len(columns) == 2 and not different:
-        different = [place for place in places if columns[place].tells_rows_apart]
+        different = [
+            place
+            for place in places
+            if columns[place].tells_rows_apart and not columns[place].has_decimals
+        ]
     of_samples = different or of_samples
     if len(of_samples) == 1:
         (position,) = of_samples
