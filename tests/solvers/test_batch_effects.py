@@ -9,10 +9,17 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.solvers.batch_corrections import group_sums, new_correction, view_correction
+from mscam_dask.solvers.batch_corrections import (
+    count_correction,
+    group_sums,
+    new_correction,
+    total_effects,
+    view_correction,
+)
 from mscam_dask.solvers.batch_effects import (
     OffsetPrices,
     batch_cells,
+    cell_counts,
     counted_cells,
     fit_new_batch,
     group_means,
@@ -25,13 +32,15 @@ N, D = 400, 12
 PRICE = OffsetPrices.of_shapes([(D, D)])
 
 
-def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDArray[Any], ...]:
+def draw(
+    seed: int, shares: list[list[float]], offset: float = 8.0, spread: float = 3.0
+) -> tuple[NDArray[Any], ...]:
     """Rows (n, d) without effects, offsets (B, d), cells and batches; `shares` (K, B) of each cell."""
     rng = np.random.default_rng(seed)
     cells = np.arange(N) % len(shares)
     n_batches = len(shares[0])
     batches = np.array([rng.choice(n_batches, p=shares[cell]) for cell in cells])
-    means = rng.normal(scale=3.0, size=(len(shares), D))
+    means = rng.normal(scale=spread, size=(len(shares), D))
     offsets = rng.normal(scale=offset / np.sqrt(D), size=(n_batches, D))
     return means[cells] + rng.normal(size=(N, D)), offsets, cells, batches
 
@@ -85,11 +94,14 @@ def test_cells_are_found_across_batches(shares: list[list[float]]) -> None:
         np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
 
 
-def test_an_effect_on_one_cell_makes_no_cells() -> None:
-    rows, offsets, cells, batches = draw(3, [[0.5, 0.5]] * 4)
-    rows[(cells == 0) & (batches == 1), 0] += 4.0
-    shifted = [rows[(cells == cell) & (batches == 1)].mean(axis=0) for cell in range(4)]
-    assert np.linalg.norm(shifted[0] - rows[(cells == 0) & (batches == 0)].mean(axis=0)) > 3.5
+@pytest.mark.parametrize("seed", range(3))
+def test_effects_that_differ_between_cells_make_no_cells(seed: int) -> None:
+    rows, offsets, cells, batches = draw(seed, [[0.5, 0.5]] * 6, spread=6.0)
+    effects = np.random.default_rng(seed).normal(size=(6, D))
+    effects *= (
+        np.array([5.0, 4.0, 4.0, 4.0, 4.0, 4.0])[:, None] / np.linalg.norm(effects, axis=1)[:, None]
+    )
+    rows += np.where(batches[:, None] == 1, effects[cells], 0.0)
     found = counted_cells(rows + offsets[batches], batches, 2, 8, PRICE)
     assert adjusted_rand_score(found.cells, cells) == 1.0
 
@@ -120,6 +132,31 @@ def test_a_batch_that_two_offsets_match_as_well_is_not_matched() -> None:
     )  # the second batch is as far from both clusters of the first
     assert batch_cells(rows, batches, 2, 2, PRICE).matched
     assert not batch_cells(rows[some], batches[some], 2, 2, PRICE).matched
+
+
+def test_factors_of_rare_columns_are_those_of_their_batch() -> None:
+    rng = np.random.default_rng(6)
+    cells, batches = rng.integers(2, size=(2, N))
+    means = np.where(np.arange(300) < 280, 0.3, 40.0) * rng.gamma(4.0, 0.25, size=(2, 300))
+    rows = rng.poisson(means[cells] * np.array([1.0, 0.4])[batches, None]).astype(np.float64)
+    sums = group_sums(rows, cells, batches, 2, np.zeros((2, 300)))
+    factors = count_correction(sums, np.ones(300)).factors
+    np.testing.assert_array_equal(factors.max(axis=0), 1.0)
+    np.testing.assert_allclose(factors[0, 280:] / factors[1, 280:], 0.4, rtol=0.1)
+    raw = rows[batches == 1].mean(axis=0) / rows[batches == 0].mean(axis=0)
+    assert np.abs(factors[0] / factors[1] - 0.4).mean() < 0.6 * np.abs(raw - 0.4).mean()
+
+
+def test_totals_of_batches_are_compared_within_cells() -> None:
+    rng = np.random.default_rng(7)
+    cells = np.arange(N) % 2
+    batches = (rng.random(N) < np.where(cells == 1, 0.8, 0.2)).astype(np.int64)
+    rows = rng.poisson(30.0, size=(N, 20)) * np.array([1.0, 3.0])[cells, None]
+    rows[:5] = 0.0
+    counts = cell_counts(cells, batches, 2, 2)
+    assert not total_effects(rows, cells, batches, counts).any()
+    found = total_effects(rows * np.array([1.0, 2.0])[batches, None], cells, batches, counts)
+    assert found[1] - found[0] == pytest.approx(np.log(2.0), abs=0.02)
 
 
 def test_correction_removes_offsets_and_a_gain() -> None:
