@@ -23,7 +23,7 @@ from mscam_dask.linalg.scaling import (
     fit_transform_from_moments,
     safe_exponent,
 )
-from mscam_dask.solvers.borders import JointPoints, borders, valley_p_value
+from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder, view_svd
@@ -265,30 +265,22 @@ def counted_cells(
 
 
 def _borders_of_cells(fit: BatchCells, rows: Array, batches: Labels) -> Borders:
-    """Borders of cells, by the samples between them in each batch that has both.
+    """Borders of cells.
 
-    A batch does not have the same effects on all cells. Two cells without a common batch are therefore apart only if they are
-    at least twice as far apart as the batches within cells are on average.
+    A batch does not have the same effects on all cells. Two cells are therefore apart only if they are at least twice as far
+    apart as the batches within cells are on average.
     """
     n_cells, n_batches = len(fit.means), len(fit.offsets)
     points = (rows - fit.offsets[batches]) / fit.noise
-    whole = borders(JointPoints(points, points.shape[1:]), fit.cells, n_cells)
+    found = borders(JointPoints(points, points.shape[1:]), fit.cells, n_cells)
     is_group = cell_counts(fit.cells, batches, n_cells, n_batches) >= SMALLEST
     means = group_means(points, fit.cells * n_batches + batches, n_cells * n_batches)
     of_cells = zip(means.reshape(n_cells, n_batches, -1), is_group, strict=True)
     between_batches = np.concatenate([pdist(own[here]) for own, here in of_cells])
     least = 2.0 * between_batches.mean() if between_batches.size else 0.0
-    p_values = np.where(squareform(pdist(fit.means / fit.noise)) < least, 1.0, whole.p_values)
-    counts = np.zeros_like(whole.counts)
-    for batch in np.flatnonzero(np.count_nonzero(is_group, axis=0) > 1):
-        own = batches == batch
-        found = borders(JointPoints(points[own], points.shape[1:]), fit.cells[own], n_cells)
-        counts += found.counts * is_group[:, [batch], None] * is_group[:, batch, None]
-    for i, j in np.argwhere(counts.any(axis=2)):
-        left, center, right = counts[i, j].tolist()
-        p_values[i, j] = valley_p_value(left, center, right, RULES.depth)
+    p_values = np.where(squareform(pdist(fit.means / fit.noise)) < least, 1.0, found.p_values)
     np.fill_diagonal(p_values, 0.0)
-    return dataclasses.replace(whole, p_values=p_values)
+    return dataclasses.replace(found, p_values=p_values)
 
 
 def _filled(scores: Array, batches: Labels, n_batches: int) -> tuple[NDArray[np.bool_], Array]:
