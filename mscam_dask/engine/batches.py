@@ -36,9 +36,8 @@ class BatchEffects:
     encoders: dict[str, Encoder]  # of the rows of each of these views to their scores
     score_means: NDArray[np.float64]  # (K, q) mean scores of the cells, all views side by side
     score_variances: NDArray[np.float64]  # (V,) of the scores within cells
-    row_means: dict[
-        str, NDArray[np.float64]
-    ]  # (K, d) of corrected rows, by view; of counts their logarithms
+    # (K, d) of corrected rows in each cell, by view; of the logarithms of counts
+    row_means: dict[str, NDArray[np.float64]]
     shares: dict[str, BatchShares]
     matched: bool = True  # as in `BatchCells`; of a loaded fit, its assessment says it
 
@@ -166,12 +165,13 @@ def correction_of_view(
     divided = np.ldexp(rows, -exponent)
     sums = batch_corrections.group_sums(divided, of_cells, own, n_cells, center)
     if are_counts:
-        correction = batch_corrections.count_correction(sums, np.ldexp(1.0, -exponent))
-        if not has_effects:  # on scores, which totals do not change
-            totals = batch_corrections.total_effects(divided, of_cells, own, sums.counts)
-            has_effects = bool(totals.any())
-            logs = np.repeat(totals[:, None], rows.shape[1], axis=1)
-            correction = batch_corrections.factors_of(logs)
+        if has_effects:
+            correction = batch_corrections.count_correction(sums, np.ldexp(1.0, -exponent))
+        else:  # on scores, which totals do not change
+            correction = batch_corrections.total_correction(
+                divided, of_cells, own, n_cells, len(center)
+            )
+            has_effects = bool((correction.factors != 1.0).any())
         logs = logarithms(correction.of_rows(rows, own))
         means = batch_effects.group_means(logs, of_cells, n_cells)
     else:

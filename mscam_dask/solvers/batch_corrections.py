@@ -81,12 +81,14 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
     )
 
 
-def total_effects(rows: Array, cells: Labels, batches: Labels, counts: Array) -> Array:
-    """Effects (B,) of batches on the logarithm of the total of a row (n, d), such as a library size, given counts (K, B) of cells.
+def total_correction(
+    rows: Array, cells: Labels, batches: Labels, n_cells: int, n_batches: int
+) -> BatchCorrection:
+    """Correction of counts (n, d) by one factor for each batch, from the logarithms of the totals of samples, such as library sizes.
 
-    They are 0 where the Bayesian information criterion favors 0. A total is over columns in units near their maxima.
+    It is that of the means within cells, 1 where the Bayesian information criterion favors 1. A total is over columns in units
+    near their maxima.
     """
-    n_cells, n_batches = counts.shape
     totals = rows.sum(axis=1)
     known = totals > 0.0
     logs, cells, batches = np.log(totals[known])[:, None], cells[known], batches[known]
@@ -95,7 +97,7 @@ def total_effects(rows: Array, cells: Labels, batches: Labels, counts: Array) ->
     means, effects = two_way(counts, sums.reshape(n_cells, n_batches, 1))
     variance = np.mean((logs - means[cells] - effects[batches]) ** 2)
     effects[counts.sum(axis=0)[:, None] * effects**2 <= variance * np.log(max(1, len(logs)))] = 0.0
-    return effects[:, 0]
+    return _factors(np.repeat(effects, rows.shape[1], axis=1))
 
 
 def count_correction(sums: GroupSums, one: Array) -> BatchCorrection:
@@ -113,10 +115,10 @@ def count_correction(sums: GroupSums, one: Array) -> BatchCorrection:
     logs = np.log(effects)
     logs -= sizes / sizes.sum() @ logs
     noise = sizes[:, None] * _variances(sums) / np.maximum(of_batches, one) ** 2
-    return factors_of(_shrunk_logs(logs, noise))
+    return _factors(_shrunk_logs(logs, noise))
 
 
-def factors_of(logs: Array) -> BatchCorrection:
+def _factors(logs: Array) -> BatchCorrection:
     """Correction for effects (B, d) on logarithms by factors of at most 1, which do not raise noise."""
     factors = np.exp(-logs)
     factors /= factors.max(axis=0)
@@ -206,9 +208,8 @@ def _has_scale(sums: GroupSums, batch: int, variances: Array, own: Array) -> boo
 
     others = np.average(np.delete(variances, batch, 0), 0, np.delete(sizes, batch))
     others = np.where(others > 0.0, others, own)
-    rounding = (np.finfo(np.float64).eps * np.abs(first).max(axis=0)) ** 2 + np.finfo(
-        np.float64
-    ).tiny
+    eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
+    rounding = (eps * np.abs(first).max(axis=0)) ** 2 + tiny
 
     def loss(scale: Array | float) -> float:  # −2 log of the likelihood
         variance = np.maximum(own / n_own + scale**2 * others / n_others, rounding)

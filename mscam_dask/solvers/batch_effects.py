@@ -222,13 +222,13 @@ def batch_cells(
     eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
     rounding = eps * np.mean((filled - means[batches]) ** 2) + eps**2 * np.mean(filled**2)
     noise = np.sqrt(np.maximum(noise, rounding + tiny))
-    n_offsets, losses = int(np.count_nonzero(sizes)) - 1, []
+    rows, n_offsets, losses = filled / noise, int(np.count_nonzero(sizes)) - 1, []
     for fit in fits:
-        white = _whitened(fit, filled, absent, batches, noise)
-        loss = _loss(white, filled / noise, batches, price)
+        white = _whitened(fit, rows, absent, batches, noise)
+        loss = _loss(white, rows, batches, price)
         if fit.offsets.any():
             # an offset can always put one cell on another, and the cell that this spares cuts another one
-            loss += _worth_of_cuts(white, filled / noise, batches, n_offsets) + _LIKELY
+            loss += _worth_of_cuts(white, rows, batches, n_offsets) + _LIKELY
         losses.append(loss)
     best = fits[int(np.argmin(losses))]
     likely = [fit for fit, loss in zip(fits, losses, strict=True) if loss < min(losses) + _LIKELY]
@@ -254,31 +254,33 @@ def counted_cells(
     for n_cells in range(2, most + 1):
         more = batch_cells(scores, batches, n_batches, n_cells, price)
         rows = filled / more.noise
-        fewer, own = (_whitened(one, filled, absent, batches, more.noise) for one in (found, more))
-        owed += _worth_of_cuts(own, rows, batches, 1)
-        gain = _loss(fewer, rows, batches, price) - _loss(own, rows, batches, price)
-        tested = _borders_of_cells(more, filled, batches).of_several(most - 1)
-        if gain > owed and tested.n_supported > merged.max():
+        before, after = (_whitened(fit, rows, absent, batches, more.noise) for fit in (found, more))
+        owed += _worth_of_cuts(after, rows, batches, 1)
+        gain = _loss(before, rows, batches, price) - _loss(after, rows, batches, price)
+        tested = _borders_of_cells(after, rows, batches).of_several(most - 1)
+        if gain > owed and tested.n_supported >= 1 + merged.max():
             found, merged, owed = more, tested.merged, 0.0
     fit = _iterated(filled, absent, batches, merged[found.cells], found.offsets)
-    return dataclasses.replace(found, cells=fit.cells, means=fit.means, offsets=fit.offsets)
+    return dataclasses.replace(
+        fit, matched=found.matched, view_variances=found.view_variances, noise=found.noise
+    )
 
 
 def _borders_of_cells(fit: BatchCells, rows: Array, batches: Labels) -> Borders:
-    """Borders of cells.
+    """Borders of the cells of a whitened fit.
 
     A batch does not have the same effects on all cells. Two cells are therefore apart only if they are at least twice as far
     apart as the batches within cells are on average.
     """
     n_cells, n_batches = len(fit.means), len(fit.offsets)
-    points = (rows - fit.offsets[batches]) / fit.noise
+    points = rows - fit.offsets[batches]
     found = borders(JointPoints(points, points.shape[1:]), fit.cells, n_cells)
     is_group = cell_counts(fit.cells, batches, n_cells, n_batches) >= SMALLEST
     means = group_means(points, fit.cells * n_batches + batches, n_cells * n_batches)
     of_cells = zip(means.reshape(n_cells, n_batches, -1), is_group, strict=True)
     between_batches = np.concatenate([pdist(own[here]) for own, here in of_cells])
     least = 2.0 * between_batches.mean() if between_batches.size else 0.0
-    p_values = np.where(squareform(pdist(fit.means / fit.noise)) < least, 1.0, found.p_values)
+    p_values = np.where(squareform(pdist(fit.means)) < least, 1.0, found.p_values)
     np.fill_diagonal(p_values, 0.0)
     return dataclasses.replace(found, p_values=p_values)
 
@@ -292,8 +294,8 @@ def _filled(scores: Array, batches: Labels, n_batches: int) -> tuple[NDArray[np.
 def _whitened(
     fit: BatchCells, rows: Array, absent: NDArray[np.bool_], batches: Labels, noise: Array
 ) -> BatchCells:
-    """Fit of rows in units of the noise (q,)."""
-    return _squares_fit(rows / noise, absent, fit.cells, batches, fit.offsets / noise)
+    """A fit in units of the noise (q,), in which the rows are."""
+    return _squares_fit(rows, absent, fit.cells, batches, fit.offsets / noise)
 
 
 def _loss(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:

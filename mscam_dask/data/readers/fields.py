@@ -315,11 +315,10 @@ def notes_of_keys(values: NDArray[Any], names: Sequence[str]) -> list[str]:
     head = values[:_SOME_ROWS]
     are_keys = (np.floor(head) == head).all(axis=0)
     are_keys &= (np.diff(np.sort(head, axis=0), axis=0) > 0).all(axis=0)
-    if np.count_nonzero(are_keys) != 1 or not tell_rows_apart(
-        values[:, are_keys.argmax()].tolist()
-    ):
+    places = np.flatnonzero(are_keys).tolist()
+    if len(places) != 1 or not tell_rows_apart(values[:, places[0]].tolist()):
         return []
-    name = names[int(are_keys.argmax())]
+    name = names[places[0]]
     return [
-        f"column {name!r} alone has whole numbers that differ in every row; it is taken as a feature; --id-column if it has ids."
+        f"column {name!r} has whole numbers that differ in every row, taken as a feature; --id-column if it has ids."
     ]

@@ -51,8 +51,8 @@ def labels_of_file(
     labels, ids = _labels_and_ids(file, sample_ids or ())
     if (ids is None or not may_be_missing) and tell_rows_apart(np.ravel(labels).tolist()):
         raise DataError(
-            f"{file}: all of its {len(labels)} {what} differ, the first {str(labels[0])!r}. Give several samples the same one; "
-            "sample ids go into a column of their own, behind a comma or tab."
+            f"{file}: all of its {len(labels)} {what} differ, the first is {str(labels[0])!r}; several samples have to share one. "
+            "Write sample ids in a column of their own, with a comma or tab before the next column."
         )
     if not may_be_missing:
         check_labels(labels, str(file))

@@ -129,7 +129,7 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
 def _check_row_numbers(
     tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
 ) -> None:
-    """Refuse numbers of rows, which are no ids told, beside ids that are none of them or numbers from another first one."""
+    """Refuse row numbers beside ids of another file that are not among them, and row numbers that begin at 0 and at 1."""
     ids = {
         table.where: columns[key.position]
         for (table, columns), key in zip(tables, found, strict=True)
@@ -140,8 +140,8 @@ def _check_row_numbers(
     if len(ids) < len(tables) or not numbered:
         return
     first, *others = numbered
-    for other in {*ids}.difference(numbered):
-        if not {*texts[first]}.issuperset(texts[other]):
+    for other in ids:
+        if other not in numbered and not {*texts[first]}.issuperset(texts[other]):
             raise DataError(
                 f"{first} numbers its rows ({list(texts[first][:2])}, ...), and {other} has ids ({list(texts[other][:2])}, ...). Give "
                 f"{first} a column of these ids, or set id_column=False (--id-column none) if row i is the same sample in all."

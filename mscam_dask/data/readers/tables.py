@@ -246,10 +246,11 @@ def _notes_without_ids(
     table: Table, numbers: Column | None, values: NDArray[Any], names: Sequence[str]
 ) -> list[str]:
     """Notes on features of a table that has no ids, but maybe `numbers` of its rows; a long table is refused."""
+    notes = notes_of_keys(values, names)
     if numbers is None:
         _check_long(table, values)
-        return notes_of_keys(values, names) + _notes_of_axis(values, names)
-    return notes_of_keys(values, names)
+        notes += _notes_of_axis(values, names)
+    return notes
 
 
 def _check_long(table: Table, values: NDArray[Any]) -> None:
