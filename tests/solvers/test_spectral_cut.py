@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -290,6 +290,7 @@ def test_all_pairs_give_where_the_walks_end(seed: int, c: int) -> None:
 
 
 @given(st.lists(st.integers(4, 20), min_size=2, max_size=6), st.integers(0, 2**16))
+@example([6, 5, 5, 5, 6, 4], 821)
 @settings(max_examples=20)
 def test_the_limit_of_c_components(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -299,8 +300,11 @@ def test_the_limit_of_c_components(sizes: list[int], seed: int) -> None:
     values, vectors = scipy.linalg.eigh(oracle.dense_laplacian(affinity))
     for m in (c, min(2 * c, len(group))):
         embedding = walk_embedding(values[:m], vectors[:, :m], c)
-        for cut, _ in [start_minima(embedding, None)[0], *random_minima(embedding, 0, range(2))]:
-            assert_array_equal(cut, canonical_labels(group))
+        start = start_minima(embedding, None)[0]
+        assert_array_equal(start[0], canonical_labels(group))
+        # a random start may end in another minimum, which has more squares
+        best = near_optimal_partitions([*random_minima(embedding, 0, range(2)), start])[0]
+        assert_array_equal(best, canonical_labels(group))
 
 
 def test_eigenvalues_below_the_precision_of_the_vectors_are_rounding() -> None:
