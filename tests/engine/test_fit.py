@@ -58,7 +58,7 @@ def small_data() -> MultiViewData:
 
 
 def test_threads_and_worker_processes_give_the_same_bits() -> None:
-    with local_client(3) as client:
+    with local_client(2) as client:
         for model in MODELS:
             serial = run_fit(small_data(), settings_of(model), SerialExecutor())
             assert len(serial.history) > 1, "a path of one iteration tests little"

@@ -199,7 +199,7 @@ def test_factors_leave_no_other_cluster_in_a_batch() -> None:
     factors = np.exp(0.7 * rng.normal(size=(3, 300)))
     counts = rng.poisson(means[labels] * factors[codes])
     view = {"rna": counts[:, :200], "protein": counts[:, 200:]}
-    model = MSCAM("auto", n_jobs=1).fit(view, batches=codes)
+    model = MSCAM("auto", max_clusters=6, n_jobs=1).fit(view, batches=codes)
     assert model.n_clusters_ == 5
     assert adjusted_rand_score(labels, model.labels_) == 1.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,8 +29,9 @@ from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.messages import raises
-from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
+
+VIEWS, _ = gaussian_views(5, n_samples=60)
 
 
 def expected_failures(_: object) -> dict[str, str]:
@@ -66,47 +67,47 @@ def test_numbers_of_numpy_are_numbers() -> None:
     )
 
 
-def test_clones_share_cluster_callbacks_and_checkpointer() -> None:
-    views, _ = gaussian_views(5, n_samples=60)
+@pytest.fixture(scope="module")
+def on_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MSCAM]:
+    """A model with a cluster, callbacks, of which the first is `append` of a list, and checkpoints."""
     told: list[object] = []
     with local_client(1, processes=False) as client:
-        model = quick(
+        yield quick(
             client=client,
             callbacks=[told.append, ClusterEvents(client)],
-            checkpoint_store=Memory(),
+            checkpoint_store=FileCheckpointStore(tmp_path_factory.mktemp("checkpoints")),
             view_type={"view_0": "features"},
-        ).fit(views)
-        for estimator in (model, quick(client=client)):
-            twin = clone(estimator)
-            assert twin is not estimator
-            assert not hasattr(twin, "labels_")
-            for name in ("client", "callbacks", "checkpoint_store"):
-                assert getattr(twin, name) is getattr(estimator, name)
-        assert clone(model).view_type is not model.view_type  # other parameters are copied
-        told.clear()
-        assert_array_equal(clone(model).fit(views).labels_, model.labels_)
-        assert told
-        assert copy.copy(model).client is None
-        assert copy.copy(model).labels_ is model.labels_
+        ).fit(VIEWS)
 
 
-def test_a_model_fitted_on_a_cluster_survives_pickling(tmp_path: Path) -> None:
-    views, _ = gaussian_views(5, n_samples=90)
-    store = FileCheckpointStore(tmp_path / "checkpoints")
-    with local_client(1, processes=False) as client:
-        model = quick(
-            client=client, callbacks=[ClusterEvents(client), print], checkpoint_store=store
-        ).fit(views)
-        joblib.dump(model, tmp_path / "model")
-        copies = [pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")]
-        copies.append(copy.deepcopy(model))
-        assert model.client is client  # what is pickled is a copy
-        assert len(model.callbacks) == 2
+def test_clones_share_cluster_callbacks_and_checkpointer(on_cluster: MSCAM) -> None:
+    for estimator in (on_cluster, quick(client=on_cluster.client)):
+        twin = clone(estimator)
+        assert twin is not estimator
+        assert not hasattr(twin, "labels_")
+        for name in ("client", "callbacks", "checkpoint_store"):
+            assert getattr(twin, name) is getattr(estimator, name)
+    twin = clone(on_cluster)
+    assert twin.view_type is not on_cluster.view_type  # other parameters are copied
+    told = cast(Any, on_cluster.callbacks[0]).__self__
+    told.clear()
+    assert_array_equal(twin.fit(VIEWS).labels_, on_cluster.labels_)
+    assert told
+    assert copy.copy(on_cluster).client is None
+    assert copy.copy(on_cluster).labels_ is on_cluster.labels_
+
+
+def test_a_model_fitted_on_a_cluster_survives_pickling(on_cluster: MSCAM, tmp_path: Path) -> None:
+    joblib.dump(on_cluster, tmp_path / "model")
+    copies = [pickle.loads(pickle.dumps(on_cluster)), joblib.load(tmp_path / "model")]
+    copies.append(copy.deepcopy(on_cluster))
+    assert on_cluster.client is not None  # what is pickled is a copy
+    assert len(on_cluster.callbacks) == 2
     for back in copies:
         assert back.client is back.callbacks is back.checkpoint_store is None
-        assert_array_equal(back.labels_, model.labels_)
-        assert_array_equal(back.predict(views), model.predict(views))
-        assert back.history_.equals(model.history_)
+        assert_array_equal(back.labels_, on_cluster.labels_)
+        assert_array_equal(back.predict(VIEWS), on_cluster.predict(VIEWS))
+        assert back.history_.equals(on_cluster.history_)
 
 
 def counting(method: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:

@@ -29,6 +29,12 @@ from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with local_client(2) as client:
+        yield client
+
+
 @pytest.mark.parametrize("n_jobs", [None, -1, np.int64(2)])
 def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
     views, _ = gaussian_views(7, n_samples=90, spread=0.7)
@@ -46,15 +52,16 @@ def test_memberships_are_computed_in_this_process_after_the_client_was_closed() 
     assert_allclose(model.confidence_, quick().fit(views).confidence_)
 
 
-def test_workers_give_the_same_bits_with_absent_samples_batches_and_known_labels() -> None:
+def test_workers_give_the_same_bits_with_absent_samples_batches_and_known_labels(
+    client: Client,
+) -> None:
     views, labels = gaussian_views(0, n_samples=90, spread=1.5)
     row = np.arange(90)
     views[0][row % 2 == 1] += 4.0
     views[1][row % 5 == 0] = np.nan
     given: Any = {"batches": row % 2, "partial_labels": np.where(row % 9 == 0, labels, -1)}
     here = MSCAM("auto", max_clusters=4, n_jobs=1).fit(views, **given)
-    with local_client(2) as client:
-        there = MSCAM("auto", max_clusters=4, client=client).fit(views, **given)
+    there = MSCAM("auto", max_clusters=4, client=client).fit(views, **given)
     selected, same = (one.solution_.n_clusters_selection for one in (here, there))
     assert same == dataclasses.replace(selected, seconds=same.seconds)
     for model in (there, pickle.loads(pickle.dumps(there))):
@@ -62,12 +69,6 @@ def test_workers_give_the_same_bits_with_absent_samples_batches_and_known_labels
     assert_array_equal(there.consensus_graph_.toarray(), here.consensus_graph_.toarray())
     for name, embedding in here.view_embeddings_.items():
         assert_array_equal(there.view_embeddings_[name], embedding)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with local_client(2) as client:
-        yield client
 
 
 @pytest.fixture
