@@ -164,11 +164,14 @@ class Tests:
 
 
 def _starting_workers(names: Sequence[str]) -> Iterator[str]:
-    """Tests that start a Dask cluster themselves, which takes longer than all others of a mutant."""
+    """Tests that start a Dask cluster, or take one of a fixture, which takes longer than all others of a mutant."""
     for path in map(Path, names):
         for file in path.rglob("test_*.py") if path.is_dir() else [path]:
-            for node in ast.parse(file.read_text()).body:
-                if isinstance(node, ast.FunctionDef) and "local_client" in ast.dump(node):
+            body = ast.parse(file.read_text()).body
+            functions = [node for node in body if isinstance(node, ast.FunctionDef)]
+            starting = {node.name for node in functions if "local_client" in ast.dump(node)}
+            for node in functions:
+                if not starting.isdisjoint([node.name, *(arg.arg for arg in node.args.args)]):
                     yield f"{file}::{node.name}"
 
 
