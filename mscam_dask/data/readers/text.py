@@ -455,7 +455,7 @@ def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -
     for line in itertools.islice(stream, source.skip, None):
         if source.comment is not None and line.startswith(source.comment):
             continue
-        if not line.strip(blanks):
+        if not line.strip(blanks) or (dialect.delimiter is None and line.isspace()):
             n_blank += 1
             continue
         if dialect.width > 1 and n_blank and n_rows > 1 and of_numbers:

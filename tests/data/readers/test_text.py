@@ -96,10 +96,11 @@ def test_a_first_line_taken_as_a_sample_is_told_where_it_may_be_none(
 
 @pytest.mark.parametrize("heading", ["", "h\n", "# a\x0cb\n", "# a\u2028b\n"])
 @pytest.mark.parametrize("values", [[None, 2.0, 3.0], [1.5, None, None, 3.0]])
+@pytest.mark.parametrize("blank", ["", " \u3000\x1f"])
 def test_a_blank_line_among_single_values_is_a_missing_one(
-    tmp_path: Path, heading: str, values: list[float | None]
+    tmp_path: Path, heading: str, values: list[float | None], blank: str
 ) -> None:
-    lines = ["" if value is None else repr(value) for value in values]
+    lines = [blank if value is None else repr(value) for value in values]
     found, _ = table(write(tmp_path, heading + "\n".join(lines) + "\n\n \n"))
     expected = [[np.nan if value is None else value] for value in values]
     np.testing.assert_array_equal(found, expected)
