@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.fields import (
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 _FEW = 5  # rows in which numbers may differ, or count the rows, by chance
 
-Block = tuple[Mapping[int, Sequence[str]] | Sequence[Sequence[str]], NDArray[np.float64] | None]
-"""Columns of some rows as text, by position, and the numbers (rows, columns) of those that are wanted as numbers alone, if they are known."""
+Block = Sequence[Sequence[str]] | Mapping[int, Sequence[str]]
+"""Columns of some rows as text, by position."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class IdColumn:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table: names of its columns, its first rows (`head`), and by `blocks` columns as text and as numbers.
+    """A table: names of its columns, its first rows (`head`), and by `blocks` columns of text and those of numbers.
 
     `where` names it in messages, `view` is the name of its view; `id_position` is a column that the format says
     has the ids of the rows; `left_out` are columns that are no features by the format, and why; `frame` has the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,19 +28,18 @@ class TableRows:
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
         only = {slot: place for slot, place in enumerate(numbers) if place not in found}
-        for columns, values in table.blocks([*found], [*only.values()]):
+        for columns in table.blocks([*found], [*only.values()]):
             for place, fields in found.items():
                 fields += [text.strip() for text in columns[place]]
-            if not only:
-                continue
-            start = len(self.values)
-            block = values
-            if block is None:
-                own = [self.floats(place, columns[place], start) for place in only.values()]
-                block = np.stack(own, axis=1)
-            # where it is, without a second copy
-            self.values.resize((start + len(block), len(numbers)), refcheck=False)
-            self.values[start:, [*only]] = block
+            if only:
+                start, own = len(self.values), [columns[place] for place in only.values()]
+                block = _plain_numbers([*itertools.chain.from_iterable(own)], self._decimal)
+                if block is None:
+                    found_in = [self.floats(p, columns[p], start) for p in only.values()]
+                    block = np.concatenate(found_in)
+                # where it is, without a second copy
+                self.values.resize((start + len(own[0]), len(numbers)), refcheck=False)
+                self.values[start:, [*only]] = block.reshape(len(only), -1).T
         for slot, place in enumerate(numbers):
             if place in found:
                 self.values.resize((len(found[place]), len(numbers)), refcheck=False)

@@ -6,12 +6,9 @@ import functools
 import itertools
 import re
 import string
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import IO, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import IO
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
 from mscam_dask.data.readers.dialect import (
@@ -35,14 +32,11 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
-from mscam_dask.data.views.sample_ids import MISSING
 from mscam_dask.errors import DataError
 
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
-# Blocks of rows that fit into a cache are read fastest.
-_BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
-_MOST_FAILURES = 32  # blocks that NumPy cannot read until it is not tried any more
+_BLOCK_FIELDS = 2**13  # blocks of rows that fit into a cache are read fastest
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _COMMENT = re.compile(r"[!^]|#(?!N/?A\b)", re.IGNORECASE)
@@ -426,26 +420,19 @@ def _blocks(
     where: str,
     dialect: Dialect,
     texts: Sequence[int],
-    numbers: Sequence[int],
+    _numbers: Sequence[int],
 ) -> Iterator[Block]:
-    """Columns of some rows at a time, read by NumPy where they have nothing unusual."""
-    width = dialect.width
-    size = max(1, min(_BLOCK_ROWS, _LARGE_BLOCK_FIELDS // width), _BLOCK_FIELDS // width)
-    plain = _PlainRows(dialect, {*numbers} - {*texts})
-    first = 0
+    """Columns of some rows at a time, as text."""
+    size, first = max(1, _BLOCK_FIELDS // dialect.width), 0
     with unreadable(source, "text", is_text=True), opened() as stream:
-        lines = _lines(stream, source, dialect, where if not texts else "")
+        lines = _lines(stream, source, dialect, "" if texts else where)
         while chunk := [*itertools.islice(lines, size)]:
-            if (block := plain.read(chunk)) is not None:
-                first += len(block[1])
-                yield block
-                continue
             rows = [*fields_of(chunk, dialect.delimiter, lines)]
             for index, row in enumerate(rows, first):
-                if len(row) != width:
+                if len(row) != dialect.width:
                     raise _other_width(where, dialect, row, index)
             first += len(rows)
-            yield [*zip(*rows, strict=True)], None
+            yield [*zip(*rows, strict=True)]
 
 
 def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -> Iterator[str]:
@@ -467,69 +454,6 @@ def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -
         yield from itertools.repeat('""\n', n_blank if dialect.width == 1 else 0)
         n_blank = 0
         yield line
-
-
-class _PlainRows:
-    """Rows of a text of which NumPy reads some columns as numbers, and the others as text."""
-
-    def __init__(self, dialect: Dialect, numbers: Collection[int]) -> None:
-        self._mark, self._decimal = dialect.delimiter, dialect.decimal
-        is_possible = bool(numbers) and dialect.width > 1 and self._mark != " "
-        self._n_failures = 0 if is_possible else _MOST_FAILURES
-        self._texts = [place for place in range(dialect.width) if place not in numbers]
-        runs = itertools.groupby(range(dialect.width), lambda place: place in numbers)
-        types = [("f8" if are_numbers else "O", [*places]) for are_numbers, places in runs]
-        self._type = np.dtype([(str(run[0]), kind, (len(run),)) for kind, run in types])
-        mark = re.escape(self._mark or " ")
-        known = "|".join(map(re.escape, filter(None, MISSING)))
-        self._missing = re.compile(rf"{mark}(?=[^\d.+-])({known})?(?={mark}|\n|$)", re.IGNORECASE)
-
-    def read(self, lines: list[str]) -> tuple[Mapping[int, list[str]], NDArray[np.float64]] | None:
-        """Columns of text, and numbers; None where these may differ from those of the csv module and float."""
-        if self._n_failures >= _MOST_FAILURES:
-            return None
-        try:
-            return self._read(lines)
-        except ValueError:
-            self._n_failures += 1
-            return None
-
-    def _read(self, lines: list[str]) -> tuple[Mapping[int, list[str]], NDArray[np.float64]]:
-        mark, text = self._mark, "".join(lines)
-        has_quotes, is_comma = '"' in text, self._decimal == ","
-        if text.isspace() or (is_comma and (mark == "," or "." in text)):
-            raise ValueError
-        if has_quotes and (
-            mark is None or ' "' in text or any(line.count('"') % 2 for line in lines)
-        ):
-            raise ValueError
-        if is_comma:
-            text = text.replace(",", ".")
-            lines = text.split("\n")
-        load: Any = functools.partial(
-            np.loadtxt, delimiter=mark, quotechar='"', comments=None, ndmin=1
-        )
-        texts: Any = None
-        try:
-            found = load(lines, dtype=self._type)
-        except ValueError:
-            if mark is None:
-                raise
-            known = self._missing.sub(f"{mark}nan", text).split("\n")
-            found = load(known, dtype=self._type)
-            if self._texts:
-                texts = load(lines, dtype="O", usecols=self._texts, ndmin=2)
-        parts = [found[name] for name in self._type.names or ()]
-        if texts is None and self._texts:
-            texts = np.hstack([part for part in parts if part.dtype.kind == "O"])
-        columns = dict(zip(self._texts, texts.T.tolist(), strict=True)) if self._texts else {}
-        if is_comma:
-            columns = {p: [text.replace(".", ",") for text in own] for p, own in columns.items()}
-        if has_quotes and any('"' in t or "\n" in t for own in columns.values() for t in own):
-            raise ValueError
-        values = np.hstack([part for part in parts if part.dtype.kind == "f"])
-        values[np.isnan(values)] = np.nan  # -nan has another sign
-        return columns, values
 
 
 def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> DataError:
