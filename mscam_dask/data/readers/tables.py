@@ -24,13 +24,12 @@ from mscam_dask.data.readers.fields import (
     notes_of_keys,
     notes_of_labels,
     notes_of_statistics,
-    notes_of_thousands,
     parsed_labels,
     unlike_most,
 )
 from mscam_dask.data.readers.roles import IdColumn, Table, id_columns
 from mscam_dask.data.readers.table_rows import TableRows
-from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
+from mscam_dask.data.views.conversion import CERTAIN, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
@@ -92,17 +91,13 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
     numbers = [place for place in free if place not in only_text]
 
     def may_have_ids(place: int) -> bool:
-        name = table.columns[place]
-        strength = id_strength(name) if table.has_header else 0
-        if strength == CERTAIN and (place == free[0] or name != ""):
+        column, name = table.head_of(place), table.columns[place]
+        if column.strength == CERTAIN and (place == free[0] or name != ""):
             return True
-        if strength and not table.head_of(place).has_decimals:
-            return True
-        first = table.head_of(place).texts
-        if are_padded(first) or are_counted(first):  # numbers of rows, of several programs
+        if (column.strength and not column.has_decimals) or are_padded(column.texts):
             return True
         may_be_shared = place in free[:2] or name.lower() in elsewhere
-        return may_be_shared and table.head_of(place).is_key
+        return are_counted(column.texts) or (may_be_shared and column.is_key)
 
     may_be_ids = itertools.islice(filter(may_have_ids, numbers), _TEXTS)
     return TableRows(table, {*only_text, *may_be_ids}, numbers)
@@ -136,8 +131,7 @@ def _on_rows(
         for place in _label_columns(table, selection)
         if names[place] == selection.labels or not rows.texts[place].tells_rows_apart
     ]
-    truth = next((p for p in labels if selection.labels in (None, names[p])), None)
-    left_out = {place: why for place, why in table.left_out.items() if place != truth}
+    left_out = {place: why for place, why in table.left_out.items() if place not in labels}
     notes = rows.notes
     own = None if ids is None else rows.texts[ids.position]
     # columns in front that number the rows
@@ -172,10 +166,9 @@ def _on_rows(
     features = [place for place in range(len(names)) if place not in taken]
     if own is not None:
         _check_names(table, own)
-    if features or truth is None:
+    values = np.empty((0, 0))
+    if features or not labels:
         values = _values(table, rows, features)
-    else:  # labels only
-        values = np.empty((len(rows.texts[truth].texts), 0))
     if table.source.id_column is None and (own is None or own.numbers_rows):
         notes += _notes_without_ids(table, own, values, [names[place] for place in features])
     feature_names = table.names_of(features)
@@ -489,10 +482,6 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     notes = [*notes, *notes_of_statistics(values, sample_ids or (), table.where)]
-    if values.size and table.decimal == ".":
-        notes += notes_of_thousands(
-            values, feature_names or [f"column {j}" for j in range(values.shape[1])]
-        )
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),

@@ -23,6 +23,7 @@ from mscam_dask.data.readers.dialect import (
     split_rows,
 )
 from mscam_dask.data.readers.fields import (
+    are_padded,
     are_rising,
     are_whole,
     is_number,
@@ -245,67 +246,82 @@ def _are_quoted_apart(lines: list[str], first: list[str]) -> bool:
 def _has_header(
     source: Source, where: str, rows: list[list[str]], decimal: str
 ) -> tuple[bool, str]:
-    """Whether a first line names the columns, and a note if it may be otherwise; an error where that is unclear."""
+    """Whether a first line names the columns, and a note if it may be otherwise; an error where that is unclear.
+
+    Text names the columns if it is that of ids or labels, or stands above numbers or classes. Without any, a line is a
+    sample if it has text of the lines below, or numbers that repeat or are not whole.
+    """
 
     def is_text(field: str) -> bool:
         return field != "" and not is_value(field, decimal)
 
     first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
-    lead, below_lead = first[0], body[0][0] if body else ""
-    is_named = _names_ids(lead)
-    if any(map(is_text, first[1:])):
-        is_like = not is_named and first not in body and _is_like(first, body, is_text, decimal)
-        if is_like:
-            return False, _taken(
-                where, first, "the first sample (--header if it names the columns)"
-            )
-        names = "the names of columns (--no-header if it is a sample)"
-        return True, "" if is_like is False else _taken(where, first, names)
-    of_samples = source.samples_in != "rows"
-    has_ids = is_text(lead)
-    second = body[0] if body else []
-    digits, below = (first[1:], second[1:]) if has_ids or not lead else (first, second)
-    are_digits = bool(digits) and all(map(str.isdecimal, digits))
-    first_number = int(digits[0]) if are_digits else 0
-    are_counted = are_digits and [*map(int, digits)] == [
-        *range(first_number, first_number + len(digits))
+    below = [*zip(*body, strict=True)] or [()] * len(first)
+    columns = [(name, own, any(map(is_text, own))) for name, own in zip(first, below, strict=True)]
+    known = [name for name, own, _ in columns if is_text(name) and name in own]
+    texts = [
+        (name, own, has_text)
+        for name, own, has_text in columns
+        if is_text(name) and any(map(str.isalnum, name)) and name not in own  # unlike "?"
     ]
-    are_others = not all(map(str.isdecimal, below))
-    # whole numbers that differ, which are years, sizes or positions above others
-    differ = are_whole(digits) and 1 < len(set(digits)) == len(digits)
-    are_odd = differ and not are_whole(below)
-    stands_out = _stand_out(digits, [row[-len(digits) :] for row in body], decimal)
-    is_named = has_ids and (is_named or (below_lead != "" and is_value(below_lead, decimal)))
-    if lead == "" and (are_digits or is_text(below_lead)):
-        has_header = are_counted or is_text(below_lead) or are_others
-        is_unclear = False
-    elif is_named:
-        has_header, is_unclear = True, False
-    elif of_samples and has_ids and differ and len(digits) >= _NUMBERED:
-        has_header = are_odd or any(field[0] == "0" and len(field) > 1 for field in digits)
-        is_unclear = not has_header
+    has_ids, is_nameless = is_text(first[0]), first[0] == ""
+    has_texts = any(map(is_text, first[1:]))
+    is_index = is_nameless and (has_texts or any(is_text(row[0]) for row in body[:1]))
+    if (
+        is_index
+        or (has_ids and _names_ids(first[0]))
+        or (has_texts and first in body)
+        or any(
+            _names_ids(name)
+            or (has_texts and (id_strength(name) or (has_text and 2 * len({*own}) <= len(own))))
+            for name, own, has_text in texts
+        )
+    ):
+        return True, ""
+    places = [
+        place
+        for place, (name, _, has_text) in enumerate(columns)
+        if is_number(name, decimal) and not has_text
+    ]
+    numbers, *others = [[row[place] for place in places] for row in (first, *body)]
+    stands_out, differ = _stand_out(numbers, others, decimal), len({*numbers}) == len(numbers)
+    is_measured = not are_whole(numbers) and not stands_out
+    are_above = any(not has_text and (own or has_texts) for _, own, has_text in texts)
+    is_above_decimals = bool(others) and not are_whole(others[0])
+    of_samples = source.samples_in != "rows"
+    may_name = are_whole(numbers) and differ and len(numbers) >= (1 if is_nameless else _NUMBERED)
+    is_counted = numbers == [*map(str, range(len(numbers)))]  # what a frame writes without names
+    if are_above or not numbers:
+        has_header = are_above or (has_texts and not known)
+        is_unclear = has_header and is_measured
+    elif known or is_measured or not (differ or is_nameless):
+        has_header = is_unclear = False
     else:
-        # Three or more consecutive whole numbers above others, from 0 (what a frame writes for columns without
-        # names) or behind the heading of text ids, number or date the columns, as do any above decimals behind one.
-        may_count = are_counted and len(digits) >= _NUMBERED
-        are_names = has_ids and differ and _name_decimals(digits, body)
-        from_0 = may_count and first_number == 0
-        has_header = (may_count and are_others and (from_0 or has_ids)) or are_names
-        is_unclear = may_count and not has_header and (are_others or from_0)
-        is_unclear |= stands_out and not has_header and len(digits) >= _RISING
+        is_certain = of_samples or _name_decimals(numbers, others)
+        has_header = may_name and (
+            (is_counted and (is_above_decimals or is_nameless))
+            or (is_above_decimals and (is_nameless or (has_ids and is_certain)))
+            or (of_samples and are_padded(numbers))
+        )
+        is_unclear = not has_header and (
+            has_texts
+            or (stands_out and len(numbers) >= _RISING)
+            or (is_nameless and are_whole(numbers))
+            or (may_name and (is_above_decimals or is_counted or (of_samples and has_ids)))
+        )
     if is_unclear:
         raise DataError(
-            f"{where}: the first line, {shown_fields(first)}, may be column numbers or the first "
+            f"{where}: the first line, {shown_fields(first)}, may name the columns or be the first "
             "sample. Set header=True or header=False (--header, --no-header)."
         )
-    if not digits or not all(digits):
-        return has_header, ""
     what = "feature" if of_samples else "sample"
     if has_header:
-        doubt = not _names_ids(lead)
+        doubt = bool(numbers) and not (is_nameless or has_texts)
         taken = f"the names of columns (--no-header if it is a {what})"
     else:
-        doubt = has_ids or are_odd or (stands_out and not are_digits)
+        is_odd = is_above_decimals and are_whole(numbers) and differ and len(numbers) > 1
+        is_full = len(first) > 1 and len(numbers) >= len(first) - 1
+        doubt = has_texts or (is_full and (has_ids or stands_out or is_odd))
         taken = f"the first {what} (--header if it names the columns)"
     return has_header, _taken(where, first, taken) if doubt else ""
 
@@ -324,44 +340,6 @@ def _name_decimals(numbers: list[str], rows: list[list[str]]) -> bool:
 def _names_ids(name: str) -> bool:
     """Return whether a field names the first column of a table."""
     return id_strength(name) == CERTAIN or name.lower() in ("index", "name") or label_rank(name) > 0
-
-
-def _is_like(
-    first: list[str], body: list[list[str]], is_text: Callable[[str], bool], decimal: str
-) -> bool | None:
-    """Return whether a first line with text is a sample: its text is that of others too, or most numbers are measured or repeat.
-
-    Text that names labels or ids, or that is new above a column of labels, is a header. None if numbers alone would be the
-    names of all columns of numbers, which is unclear.
-    """
-
-    def is_name(field: str) -> bool:
-        return is_text(field) and any(map(str.isalnum, field))  # unlike "?"
-
-    below = [*zip(*body, strict=True)] or [()] * len(first)
-    columns = [(name, own, any(map(is_text, own))) for name, own in zip(first, below, strict=True)]
-    if any(
-        label_rank(name) or id_strength(name) or (has_text and 2 * len({*own}) <= len(own))
-        for name, own, has_text in columns
-        if is_name(name) and name not in own
-    ):
-        return False
-    of_numbers = [name for name, _, has_text in columns if not has_text]
-    n_texts = sum(map(is_name, of_numbers))
-    if n_texts == 0 and any(is_name(name) and name in own for name, own, _ in columns[1:]):
-        return True
-    places = [
-        place
-        for place, (name, _, has_text) in enumerate(columns)
-        if is_number(name, decimal) and not has_text
-    ]
-    numbers, *rows = [[row[place] for place in places] for row in (first, *body)]
-    if n_texts == 0 and len({*numbers}) < len(numbers):
-        return True
-    are_measured = not are_whole(numbers) and not _stand_out(numbers, rows, decimal)
-    if are_measured and n_texts < len(numbers):
-        return True
-    return None if n_texts == 0 and numbers else False
 
 
 def _stand_out(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
