@@ -76,24 +76,15 @@ def dialect_of(source: Source, lines: list[str], told: str | None) -> Dialect:
         if _splits(one, blanks):
             found.append(one)
     if not found:
-        filled = [line for line in lines if line.strip()]
-        in_all = [mark for mark in _DELIMITERS if filled and all(mark in line for line in filled)]
-        are_numbers = {len(row) for row in blanks.rows} == {blanks.width} and blanks.width > 1
-        are_numbers &= blanks.fit > _MOST_NUMBERS
-        if in_all and not are_numbers:  # rows of several lengths: reading says which
-            return _under(in_all[0], lines, source.decimal)
         return blanks
     best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
-    several = [field for row in best.rows for field in row if _SEVERAL_NUMBERS.match(field)]
-    are_thousands = bool(several) and all(map(_THOUSANDS.fullmatch, several))
-    widths, of_blanks = (
-        {len(row) for row in one.rows} for one in (best, blanks)
-    )  # with the header
-    is_table = are_thousands or (widths == {best.width} and of_blanks != {blanks.width})
-    is_by_blanks = bool(several) and not is_table
-    if abs(len(blanks.rows[0]) - blanks.width) < 2:  # commas may be decimal marks
-        is_by_blanks |= best.delimiter == "," and blanks.fit > 2 * best.fit
-    return blanks if is_by_blanks and blanks.fit > best.fit else best
+    has_several = any(_SEVERAL_NUMBERS.match(field) for row in best.rows for field in row)
+    are_full, are_blanks_full = (
+        {len(row) for row in one.rows} == {one.width} for one in (best, blanks)
+    )
+    is_doubted = has_several if are_blanks_full else not are_full
+    is_by_blanks = is_doubted and best.delimiter != "\t" and blanks.fit > best.fit
+    return blanks if is_by_blanks else best
 
 
 def _splits(one: Dialect, blanks: Dialect) -> bool:

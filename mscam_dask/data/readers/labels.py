@@ -166,23 +166,16 @@ def _labels_and_ids(
 def _texts(file: Path, *, header: bool | None = None) -> tuple[Table, list[Column]]:
     """The table of a file, and its columns."""
     table = table_of(Source(file, header=header))
-    if table.is_by_blanks and _is_text_per_line(table):
-        table = table_of(Source(file, header=header, delimiter="\x1f"))  # which no line has
+    if table.is_by_blanks:  # inside of texts, such as T cell, unless these are quoted
+        lines = table_of(Source(file, header=header, delimiter="\x1f"))  # which no line has
+        texts = [text for row in lines.head for text in row]
+        have_values = (
+            all(is_value(part, table.decimal) for part in text.split()) for text in texts
+        )
+        if not any('"' in text for text in texts) and not any(have_values):
+            table = lines
     rows = TableRows(table, range(len(table.columns)), [])
     return table, list(rows.texts.values())
-
-
-def _is_text_per_line(table: Table) -> bool:
-    """Return whether blanks are inside texts, because no column has ids: T cell, B cell, T cell."""
-    rows = [*([list(table.columns)] if table.has_header else []), *table.head]
-    have_values = (all(is_value(text, table.decimal) for text in row) for row in rows)
-    if max(map(len, rows)) == 1 or len(rows) < 3 or any(have_values):
-        return False
-    if len(set(map(len, rows))) > 1:
-        return True
-    columns = [*zip(*rows, strict=True)]
-    differ = any(2 * len(set(texts)) > len(rows) for texts in columns)
-    return not (differ and all(len(set(texts[1:])) > 1 for texts in columns))
 
 
 def read_sample_columns(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.fields import TRUTH, Column, is_missing, is_number, number_of
+from mscam_dask.data.readers.fields import TRUTH, is_missing, is_number, number_of
 from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.views.conversion import rows_of
 
@@ -44,25 +44,7 @@ class TableRows:
             if place in found:
                 self.values.resize((len(found[place]), len(numbers)), refcheck=False)
                 self.values[:, slot] = self.floats(place, found[place])
-        self.n_empty = self._cut_empty_end(found)
         self.texts = {place: table.column(place, fields) for place, fields in found.items()}
-
-    def _cut_empty_end(self, texts: Mapping[int, list[str]]) -> int:
-        """Leave out rows at the end without a field, as Excel writes below a table whose rows have ids, and count them."""
-        n_rows = stop = min(map(len, texts.values()), default=0)
-        while (
-            stop
-            and not any(fields[stop - 1] for fields in texts.values())
-            and np.isnan(self.values[stop - 1 : stop]).all()
-            and not any(stop - 1 in own for own in self.bad.values())
-        ):
-            stop -= 1
-        if stop == n_rows or not any(Column(own[:stop]).is_unique for own in texts.values()):
-            return 0
-        for own in texts.values():
-            del own[stop:]
-        self.values = self.values[:stop]
-        return n_rows - stop
 
     def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
         """Numbers of a column of text; those that are none are NaN, and remembered."""
@@ -82,11 +64,6 @@ class TableRows:
             else:
                 self.bad.setdefault(place, {})[start + row] = texts[row]
         return found
-
-    @property
-    def notes(self) -> list[str]:
-        """A note on empty rows."""
-        return [f"{self.n_empty} empty row(s) at the end left out."] if self.n_empty else []
 
     def take_out(self, row: int) -> list[str]:
         """Return the fields of a row that is no feature, and forget those of them that are no numbers."""

@@ -132,7 +132,7 @@ def _on_rows(
         if names[place] == selection.labels or not rows.texts[place].tells_rows_apart
     ]
     left_out = {place: why for place, why in table.left_out.items() if place not in labels}
-    notes = rows.notes
+    notes: list[str] = []
     own = None if ids is None else rows.texts[ids.position]
     # columns in front that number the rows
     numbered = [0] if own is not None and own is rows.texts.get(0) and own.numbers_rows else []
@@ -323,7 +323,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         if of_labels:
             rows.values = rows.values[kept]
     values = _values(table, rows, samples).T
-    notes = [*_check_descriptions(table, samples, values), *rows.notes]
+    notes = _check_descriptions(table, samples, values)
     notes += notes_of_labels(values, feature_names or (), has_names=True)
     if table.has_header:
         notes.append(f"first line taken as sample ids: {listed([names[p] for p in samples])}.")

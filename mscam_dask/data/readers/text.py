@@ -414,9 +414,13 @@ def _blocks(
 
 
 def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -> Iterator[str]:
-    """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`."""
+    """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`.
+
+    Beside text, a row without a field is a blank line too, as Excel writes below a table.
+    """
     n_blank = n_rows = 0
-    blanks = f"{string.whitespace}\u00a0".replace(dialect.delimiter or "", "")
+    delimiter = dialect.delimiter or ""
+    blanks = f"{string.whitespace}\u00a0".replace(delimiter, "") + ("" if of_numbers else delimiter)
     for line in itertools.islice(stream, source.skip, None):
         if source.comment is not None and line.startswith(source.comment):
             continue
