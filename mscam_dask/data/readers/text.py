@@ -266,7 +266,8 @@ def _has_header(
     ]
     has_ids, is_nameless = is_text(first[0]), first[0] == ""
     has_texts = any(map(is_text, first[1:]))
-    is_index = is_nameless and (has_texts or any(is_text(row[0]) for row in body[:1]))
+    is_frame = first[1:] == [*map(str, range(len(first) - 1))]  # without names of columns
+    is_index = is_nameless and (has_texts or is_frame or any(is_text(row[0]) for row in body[:1]))
     if (
         is_index
         or (has_ids and _names_ids(first[0]))
@@ -293,14 +294,13 @@ def _has_header(
     is_counted = numbers == [*map(str, range(len(numbers)))]  # what a frame writes without names
     if are_above or not numbers:
         has_header = are_above or (has_texts and not known)
-        is_unclear = has_header and is_measured
+        is_unclear = (has_header and is_measured) or (is_nameless and are_whole(first[1:]))
     elif known or is_measured or not (differ or is_nameless):
         has_header = is_unclear = False
     else:
         is_certain = of_samples or _name_decimals(numbers, others)
         has_header = may_name and (
-            (is_counted and (is_above_decimals or is_nameless))
-            or (is_above_decimals and (is_nameless or (has_ids and is_certain)))
+            (is_above_decimals and (is_counted or is_nameless or (has_ids and is_certain)))
             or (of_samples and are_padded(numbers))
         )
         is_unclear = not has_header and (

@@ -20,6 +20,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
 from mscam_dask.data.readers.dialect import fields_of, is_blank
 from mscam_dask.data.readers.labels import labels_of_file
+from mscam_dask.data.readers.registry import table_of
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
 from tests.messages import raises
@@ -71,6 +72,19 @@ def test_a_first_line_that_may_be_a_sample_has_to_be_told(tmp_path: Path, text: 
         read(path)
     for header in (True, False):
         assert len(table(Source(path, header=header))[0]) == 2 - header
+
+
+@pytest.mark.parametrize("below", ["5.5,7", "5,7", "u,v"])
+def test_an_empty_name_above_an_index_is_a_header(tmp_path: Path, below: str) -> None:
+    """Numbers of a frame without names of columns; others may be a sample without its first value."""
+    path = write(tmp_path, f",0,1\n0,{below}\n1,{below}\n")
+    assert table_of(Source(path)).has_header
+    path = write(tmp_path, f",3,9\n0,{below}\n1,{below}\n")
+    if below == "5.5,7":
+        assert table_of(Source(path)).has_header
+    else:
+        with raises(DataError, ",3,9", "--header", "--no-header"):
+            table_of(Source(path))
 
 
 @pytest.mark.parametrize(
