@@ -91,6 +91,11 @@ def is_whole_number(text: str) -> bool:
     )
 
 
+def in_plain_spelling(text: str) -> str:
+    """An id in small letters, or a whole number without a point."""
+    return str(int(float(text))) if is_whole_number(text) else text.casefold()
+
+
 def are_whole(texts: Sequence[str]) -> bool:
     """Return whether all are whole numbers."""
     return all(map(is_whole_number, texts))
@@ -173,6 +178,11 @@ class Column:
     def tells_rows_apart(self) -> bool:
         """Whether no field is missing or repeated, in several rows."""
         return self.is_unique and tell_rows_apart(self.texts)
+
+    @cached_property
+    def spellings(self) -> list[str]:
+        """Ids in small letters, and whole numbers without a point."""
+        return [*map(in_plain_spelling, self.texts)]
 
     @cached_property
     def is_whole(self) -> bool:

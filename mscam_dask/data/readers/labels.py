@@ -14,6 +14,7 @@ from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
+    in_plain_spelling,
     is_missing,
     is_value,
     parsed_labels,
@@ -21,7 +22,7 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import Table, id_columns, in_plain_spelling
+from mscam_dask.data.readers.roles import Table, id_columns
 from mscam_dask.data.readers.table_rows import TableRows
 from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.sample_ids import (
@@ -132,8 +133,7 @@ def _labels_and_ids(
     of_samples = [
         place
         for place in places
-        if 2 * sum(in_plain_spelling(text) in plain for text in columns[place].texts)
-        > len(columns[place].texts)
+        if 2 * sum(text in plain for text in columns[place].spellings) > len(columns[place].texts)
     ]
     different = [place for place in of_samples if columns[place].is_unique]
     if len(columns) == 2 and not different:

@@ -19,7 +19,6 @@ from mscam_dask.data.readers.fields import (
     are_names,
     are_rising,
     is_missing,
-    is_whole_number,
 )
 from mscam_dask.data.views.conversion import CERTAIN, label_rank
 from mscam_dask.data.views.sample_ids import places_of
@@ -128,31 +127,21 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
 def _check_row_numbers(
     tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
 ) -> None:
-    """Refuse row numbers beside ids of another file that are not among them, and row numbers that begin at 0 and at 1."""
+    """Refuse row numbers beside ids of another file that are not among them, or row numbers that begin elsewhere."""
     ids = {
         table.where: columns[key.position]
         for (table, columns), key in zip(tables, found, strict=True)
         if key and table.told_ids is None
     }
-    texts = {where: tuple(column.texts) for where, column in ids.items()}
-    numbered = [where for where in ids if ids[where].may_number_rows and are_counted(texts[where])]
-    if len(ids) < len(tables) or not numbered:
-        return
-    first, *others = numbered
-    for other in ids:
-        if other not in numbered and not {*texts[first]}.issuperset(texts[other]):
+    numbered = [w for w, own in ids.items() if own.may_number_rows and are_counted(own.texts)]
+    for where, other in ids.items() if len(ids) == len(tables) and numbered else ():
+        own, others = {*ids[numbered[0]].texts}, {*other.texts}
+        if not (own >= others or (where in numbered and own <= others)):
             raise DataError(
-                f"{first} numbers its rows ({list(texts[first][:2])}, ...), and {other} has ids ({list(texts[other][:2])}, ...). Give "
-                f"{first} a column of these ids, or set id_column=False (--id-column none) if row i is the same sample in all."
+                f"{numbered[0]} numbers its rows ({ids[numbered[0]].texts[:2]}, ...), and {where} has other ids ({other.texts[:2]}, ...). "
+                f"Give {numbered[0]} a column of these ids, or set id_column=False (--id-column none) if row i is the same sample "
+                "in all, or id_column=0 (--id-column 0) if each number is."
             )
-    if any(
-        len(texts[other]) == len(texts[first]) and texts[other] != texts[first] for other in others
-    ):
-        raise DataError(
-            f"{' and '.join(numbered)} number their rows, some from 0 and some from 1. Set "
-            "id_column=False (--id-column none) if row i is the same sample in all, or id_column=0 (--id-column 0) if each "
-            "number is."
-        )
 
 
 def _check_agreement(
@@ -173,9 +162,7 @@ def _check_agreement(
             if _are_surer((ids, other_ids), (column, same)):
                 continue
             by_ids, places = (
-                places_of(
-                    [*map(in_plain_spelling, two.texts)], [*map(in_plain_spelling, one.texts)]
-                )
+                places_of(two.spellings, one.spellings)
                 for one, two in ((ids, other_ids), (column, same))
             )
             n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
@@ -223,16 +210,15 @@ def _unique(columns: Columns) -> dict[int, Column]:
         if place not in nameless and not column.has_decimals
         if (place > 0 if place in found else column.strength == CERTAIN)
     ]
-    numbers = {place for place in {0} & found.keys() if are_counted(found[place].texts)}
     # a first column 1, 2, 3 that is called patient_id yields to ids alone, not to any text
     is_sure = 0 in found and found[0].strength == CERTAIN and not found[0].may_number_rows
-    if any(
+    has_ids = any(
         column.strength == CERTAIN or (are_names(column.texts) and (column.strength or not is_sure))
         for column in others
-    ):
-        numbers |= nameless
-    elif not any(column.strength for column in others):
-        numbers = set()
+    )
+    numbers = nameless if has_ids else set[int]()
+    if 0 in found and (has_ids or any(column.strength for column in others)):
+        numbers |= {0} if are_counted(found[0].texts) else set()
     return {place: column for place, column in found.items() if place not in numbers}
 
 
@@ -269,24 +255,15 @@ def _shared(
     for name in sorted(holders, key=rank, reverse=True):
         free = [(index, place) for index, place in holders[name] if index not in found]
         free.sort(key=lambda one: unique[one[0]][one[1]].numbers_rows)
-        values = [{*map(in_plain_spelling, unique[index][place].texts)} for index, place in free]
         second = {one for one in free if name is None and one[1] > min(tables[one[0]][1])}
-        for one, own in zip(free, values, strict=True):
-            alike = [
-                other[0]
-                for other, others in zip(free, values, strict=True)
-                if other[0] != one[0]
-                and len(own & others)
-                >= (1 if second & {one, other} else 0.5) * min(len(own), len(others))
-            ]
-            if alike and one[0] not in found:
-                found[one[0]] = IdColumn(one[1], f"as in {tables[alike[0]][0].where}")
+        for one, other in itertools.permutations(free, 2):
+            if other[0] == one[0] or one[0] in found:
+                continue
+            mine, theirs = ({*unique[index][place].spellings} for index, place in (one, other))
+            least = 1 if second & {one, other} else 0.5
+            if len(mine & theirs) >= least * min(len(mine), len(theirs)):
+                found[one[0]] = IdColumn(one[1], f"as in {tables[other[0]][0].where}")
     return found
-
-
-def in_plain_spelling(text: str) -> str:
-    """An id in small letters, or a whole number without a point."""
-    return str(int(float(text))) if is_whole_number(text) else text.casefold()
 
 
 def _id_column(
@@ -321,10 +298,10 @@ def _id_column(
     if first not in unique or first > 0 or not unique[first].is_whole:
         return None
     # unique whole numbers under a name that tells nothing
-    numbers = [*map(in_plain_spelling, unique[0].texts)]
-    if are_counted(numbers) and len(numbers) >= _FEW:
+    is_short = len(unique[0].texts) < _FEW
+    if are_counted(unique[0].spellings) and not is_short:
         return IdColumn(0, "consecutive whole numbers")
-    if len(numbers) < _FEW and not (is_repeated and table.head_of(0).key):
+    if is_short and not (is_repeated and table.head_of(0).key):
         return None
     name = table.columns[0]
     by, option = (repr(name), shlex.quote(name)) if table.has_header else ("0", "0")
