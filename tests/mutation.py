@@ -24,11 +24,13 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -132,25 +134,52 @@ def reason_of(before: str, after: str) -> str:
     return ""
 
 
+def _measure_as(name: str) -> None:
+    """Count the lines that follow as those of a test, or of a file of tests."""
+    from coverage import Coverage
+
+    current = Coverage.current()
+    assert current is not None, "this is a plugin of tests under coverage"
+    current.switch_context(name)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Count the lines of a test, also those that hypothesis runs, as those of the test."""
+    _measure_as(item.nodeid.partition("[")[0])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+    """Count the lines of a fixture that several tests share as those of all tests of the file."""
+    test = os.environ["PYTEST_CURRENT_TEST"].removesuffix(" (setup)").partition("[")[0]
+    if fixturedef.scope != "function":
+        _measure_as(test.partition("::")[0])
+    try:
+        return (yield)
+    finally:
+        _measure_as(test)
+
+
 class Tests:
     """Tests of some files, and what a first run under coverage says about them."""
 
     def __init__(self, files: Sequence[str], patterns: Sequence[str]) -> None:
         import coverage
 
-        Path("coveragerc").write_text("[run]\ndynamic_context = test_function\n")
         names = [str(path) for pattern in patterns for path in sorted(Path().glob(pattern))]
         names += [f"--deselect={test}" for test in _starting_workers(names)]
-        measured = ("-m", "coverage", "run", "--rcfile=coveragerc", f"--include={','.join(files)}")
+        measured = ("-m", "coverage", "run", f"--include={','.join(files)}")
+        plugin = ("-p", "tests.mutation", "--junitxml=first.xml")
         subprocess.run(
-            [sys.executable, *measured, *_PYTEST, "--junitxml=first.xml", *names],
+            [sys.executable, *measured, *_PYTEST, *plugin, *names],
             check=True,
             stdout=sys.stderr,
         )
         self.seconds: dict[str, float] = collections.defaultdict(float)
         for case in ET.parse("first.xml").iter("testcase"):
-            name = case.get("name", "").partition("[")[0]
-            self.seconds[f"{case.get('classname')}.{name}"] += float(case.get("time", 0))
+            if group := case.get("classname"):  # none is a file that was skipped
+                self.seconds[_node(group, case.get("name", ""))] += float(case.get("time", 0))
         self._data = coverage.CoverageData()
         self._data.read()
 
@@ -160,7 +189,15 @@ class Tests:
         names = {name for one in _statement(file, line) for name in contexts.get(one, ())}
         if "" in names:  # it runs at the import
             names.update(*contexts.values())
-        return sorted(names & set(self.seconds), key=lambda name: self.seconds[name])
+        tests = {one for one in self.seconds if not names.isdisjoint([one, one.partition("::")[0]])}
+        return sorted(tests, key=lambda name: self.seconds[name])
+
+
+def _node(group: str, name: str) -> str:
+    """Return what pytest calls a test, without its parameters, from its names in a JUnit report."""
+    parts = group.split(".")
+    n_path = next(number for number, part in enumerate(parts, 1) if part.startswith("test_"))
+    return "::".join(["/".join(parts[:n_path]) + ".py", *parts[n_path:], name.partition("[")[0]])
 
 
 def _starting_workers(names: Sequence[str]) -> Iterator[str]:
@@ -191,13 +228,11 @@ def survives(file: str, mutant: Mutant, tests: Sequence[str], seconds: float) ->
     """Tell whether these tests pass with a mutant in place of its file."""
     from cosmic_ray.testing import TestOutcome, run_tests
 
-    nodes = [f"{module.replace('.', '/')}.py::{name}" for module, _, name in
-             (test.rpartition(".") for test in tests)]  # fmt: skip
     original = Path(file).read_text()
     Path(file).write_text(mutant.code)
     try:
         command = ["prlimit", f"--as={_ADDRESS_BYTES}", "--core=0", sys.executable]
-        line = " ".join([*command, *(repr(part) for part in (*_PYTEST, *nodes))])
+        line = " ".join([*command, *(repr(part) for part in (*_PYTEST, *tests))])
         outcome, _ = run_tests(line, 60 + 10 * seconds)
     finally:
         Path(file).write_text(original)
