@@ -16,6 +16,7 @@ from mscam_dask.data.results import StoredArrays, read_result, write_result
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import blocks
 from mscam_dask.engine.executors.base import Executor, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
@@ -32,9 +33,10 @@ VIEWS, _ = gaussian_views(2, n_samples=900, n_clusters=4, spread=0.9, dims=(6, 2
 
 @pytest.fixture(autouse=True)
 def small_chunks(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of a tenth of a graph, and results of large data from 400 samples on."""
+    """Chunks of a tenth of a graph, blocks exchanged in groups of three, and results of large data from 400 samples on."""
     monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 5600)
+    monkeypatch.setattr(blocks, "_MAX_PIECES", 3)
 
 
 def fit(executor: Executor, directory: Path | None, **settings: Any) -> Solution:
