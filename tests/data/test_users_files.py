@@ -142,7 +142,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
     "a long table": (({"a.csv": LONG.to_csv(index=False)}, (A,)), "--id-column none"),
-    "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip 1"),
+    "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip"),
     "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
@@ -255,7 +255,7 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
     "a comment below": (csv_of(A) + "# 12 samples\n", ["row 12", "--comment '#'"]),
     "a title beside empty cells": (
         "\n".join(["Table S4,,,,,", *(f",{line}" for line in LINES)]),
-        ["Table S4", "--skip 1"],
+        ["'a0'", "names of columns (--skip)"],
     ),
     "a sample behind a hash": (changed(4, "P04", "#P04"), ["'#P04'", "--comment '#'"]),
     "JSON": (A.to_json(orient="records"), ["a.csv", "JSON", "CSV"]),

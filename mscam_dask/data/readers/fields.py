@@ -179,6 +179,12 @@ class Column:
         """Whether no field is missing or repeated, in several rows."""
         return self.is_unique and tell_rows_apart(self.texts)
 
+    @property
+    def numbers(self) -> list[float]:
+        """Their numbers, NaN where they are none."""
+        own = self._decimal
+        return [number_of(t, own) if is_number(t, own) else np.nan for t in self.texts]
+
     @cached_property
     def spellings(self) -> list[str]:
         """Ids in small letters, and whole numbers without a point."""

@@ -18,7 +18,6 @@ from mscam_dask.data.readers.fields import (
     are_counted,
     are_names,
     are_padded,
-    are_rising,
     is_missing,
     is_value,
     notes_of_keys,
@@ -62,7 +61,6 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
-_FEW = 8  # numbers that hardly rise by chance, where no other column has names
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -286,7 +284,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         place: head_of(place) for place in places if head_of(place).is_text or place == 0
     }
     are_texts = first.is_text and first.is_unique
-    is_axis = len(may_be_names) == 1 and _begins_with_axis(table)
+    leading = [head_of(place).numbers for place in range(len(names))[:2]]
+    is_axis = len(may_be_names) == 1 and _is_axis(np.array(leading).T)
     if table.told_ids is None and (may_be_entrez or are_texts or is_axis):
         table = replace(table, id_position=0)
     (key,) = id_columns([(table, may_be_names)])
@@ -338,17 +337,6 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
-
-
-def _begins_with_axis(table: Table) -> bool:
-    """Return whether the first column alone has numbers that rise or fall, such as wavelengths or masses."""
-    columns = [table.head_of(place).texts for place in range(len(table.columns))[:2]]
-    if min(map(len, columns)) < _FEW:
-        return False
-    first, *second = (
-        any(are_rising(texts[::step], table.decimal) for step in (1, -1)) for texts in columns
-    )
-    return first and second == [False]
 
 
 def _check_one_each(table: Table, samples: Sequence[int]) -> None:

@@ -190,23 +190,13 @@ def _heading(
     first, second = rows[0], rows[1] if len(rows) > 1 else []
     are_values = [is_value(field, decimal) for field in first]
     last = above[-1] if above and source.header is not False and source.comment is None else ""
-    is_named = _names_ids(first[0])
-    are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not is_named)
-    if last.startswith("#") and ": " not in last and not _is_gct(above) and are_data:  # of NumPy
+    are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not _names_ids(first[0]))
+    if last.startswith("#") and ": " not in last and are_data:  # of NumPy
         names = next(iter(split_rows([last.lstrip("#")], dialect.delimiter)), [])
-        has_first = bool(names) and (names[0] != "" or first[0].isdecimal())
-        are_text = (
-            has_first and all(names[1:]) and not all(is_number(name, decimal) for name in names)
-        )
+        are_text = all(names[1:]) and not all(is_number(name, decimal) for name in names)
         if len(names) == len(first) and are_text:
             return names, 0, ""
     has_header, note = source.header, ""
-    is_blank_behind = len(first) > 2 and not any(first[1:])
-    if is_blank_behind and not all(is_value(field, decimal) for row in rows for field in row[1:]):
-        raise DataError(
-            f"{where}: the first line, {shown_fields(first)}, has no names of columns. Leave it out (--skip {len(above) + 1}), "
-            "or write them in it."
-        )
     if has_header is None:
         is_short = len(second) - len(first) == 1 and not all(are_values)  # R's write.table
         if is_short or _are_quoted_apart(lines, first):
