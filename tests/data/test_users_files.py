@@ -94,8 +94,6 @@ READ: dict[str, tuple[Any, Any]] = {
     "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
     "minus signs": beside(csv_of(A - 5).replace("-", "\u2212"), frame=A - 5),
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
-    "QIIME 2": beside("\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]])),
-    "Perseus": beside("\n".join([LINES[0], "#!{Type}T" + ",E" * 4, *LINES[1:]])),
     "SPSS": beside(csv_of(FEW_GONE, na_rep="#NULL!"), frame=FEW_GONE),
     "mothur": (
         {"a.shared": WHOLE.reset_index(names="Group").assign(label=0.03, numOtus=4)[["label", "Group", "numOtus", *A]].to_csv(sep="\t", index=False)},
@@ -258,6 +256,10 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
         ["'a0'", "names of columns (--skip)"],
     ),
     "a sample behind a hash": (changed(4, "P04", "#P04"), ["'#P04'", "--comment '#'"]),
+    "types of QIIME 2": (
+        "\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]]),
+        ["'#q2:types'", "--comment '#'"],
+    ),
     "JSON": (A.to_json(orient="records"), ["a.csv", "JSON", "CSV"]),
     "thousands with blanks that do not break": (
         csv_of((A.abs() * 300).map(lambda x: f"{x:,.1f}".replace(",", "\u00a0"))),

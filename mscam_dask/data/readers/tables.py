@@ -444,12 +444,11 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
     notes: Sequence[str],
 ) -> SourceContents:
     """Contents of a table, with a note on each role: `key` is the column of ids; of `labels` one is taken."""
-    usual = _label_names(labels, selection)
-    may_be = [name for name in usual if not Column(labels[name]).tells_rows_apart]
-    asked = [] if selection.labels is None else [selection.labels]
-    truth = next((name for name in asked or may_be if name in usual), None)
-    why = {name: "labels too" if name in usual else "counts no gene" for name in labels}
-    left_out = {**left_out, **{name: reason for name, reason in why.items() if name != truth}}
+    usual, asked = _label_names(labels, selection), selection.labels
+    may_be = (n for n in usual if n == asked or not Column(labels[n]).tells_rows_apart)
+    truth = next((name for name in may_be if asked in (None, name)), None)
+    others = [name for name in labels if name != truth]
+    left_out = {**left_out, **{n: "labels too" if n in usual else "counts no gene" for n in others}}
     line = "column" if table.samples_in == "rows" else "row"
     labeled = "none" if truth is None else f"{line} {truth!r}"
     said, ids = [], "by row"
