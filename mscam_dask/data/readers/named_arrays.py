@@ -246,15 +246,11 @@ def _are_marks(rows: NDArray[Any]) -> bool:
 
 def _are_orders(table: Any) -> bool:
     """Return whether the first two columns have all numbers from 0 or 1 once, as permutations have."""
-    numbers = np.arange(table.shape[0] + 1)
-    if (
-        len(numbers) <= _FEW
-        or is_sparse(table)
-        or not np.isin(_in_memory(table[:1]), numbers).all()
-    ):
+    n_samples, n_columns = table.shape
+    numbers = np.arange(n_samples + 1)
+    if n_samples <= _FEW or is_sparse(table) or not np.isin(_in_memory(table[:1]), numbers).all():
         return False  # told without a look at each row
-    first = np.sort(_in_memory(table[:, :2]), axis=0)
-    return any((first == own[:, None]).all() for own in (numbers[:-1], numbers[1:]))
+    return all(Column(_ids_in(table[:, [p]])).counts_rows for p in range(n_columns)[:2])
 
 
 def _describe(value: Any) -> str:
