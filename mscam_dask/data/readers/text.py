@@ -186,8 +186,9 @@ def _heading(
     are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not _names_ids(first[0]))
     if last.startswith("#") and ": " not in last and are_data:  # of NumPy
         names = next(iter(split_rows([last.lstrip("#")], dialect.delimiter)), [])
+        has_first = first[0].isdecimal() or any(names[:1])
         are_text = all(names[1:]) and not all(is_number(name, decimal) for name in names)
-        if len(names) == len(first) and are_text:
+        if len(names) == len(first) and has_first and are_text:
             return names, 0, ""
     has_header, note = source.header, ""
     if has_header is None:
@@ -247,12 +248,10 @@ def _has_header(
         for name, own, has_text in columns
         if is_text(name) and any(map(str.isalnum, name)) and name not in own  # unlike "?"
     ]
-    has_ids, is_nameless = is_text(first[0]), first[0] == ""
-    has_texts = any(map(is_text, first[1:]))
-    is_frame = first[1:] == [*map(str, range(len(first) - 1))]  # without names of columns
-    is_index = is_nameless and (has_texts or is_frame or any(is_text(row[0]) for row in body[:1]))
+    has_ids, has_texts = is_text(first[0]), any(map(is_text, first[1:]))
+    is_frame = _are_from_0(first[1:]) or any(is_text(row[0]) for row in body[:1])
     if (
-        is_index
+        (first[0] == "" and (has_texts or is_frame))  # an index
         or (has_ids and _names_ids(first[0]))
         or (has_texts and first in body)
         or any(
@@ -268,30 +267,28 @@ def _has_header(
         if is_number(name, decimal) and not has_text
     ]
     numbers, *others = [[row[place] for place in places] for row in (first, *body)]
-    stands_out, differ = _stand_out(numbers, others, decimal), len({*numbers}) == len(numbers)
-    is_measured = not are_whole(numbers) and not stands_out
     are_above = any(not has_text and (own or has_texts) for _, own, has_text in texts)
     is_above_decimals = bool(others) and not are_whole(others[0])
+    is_whole, stands_out = are_whole(numbers), _stand_out(numbers, others, decimal)
+    differ = len({*numbers}) == len(numbers)
     of_samples = source.samples_in != "rows"
-    may_name = are_whole(numbers) and differ and len(numbers) >= (1 if is_nameless else _NUMBERED)
-    is_counted = numbers == [*map(str, range(len(numbers)))]  # what a frame writes without names
-    if are_above or not numbers:
+    if first[0] == "" and are_whole(first[1:]):
+        has_header, is_unclear = is_above_decimals, not is_above_decimals
+    elif are_above or not numbers:
         has_header = are_above or (has_texts and not known)
-        is_unclear = (has_header and is_measured) or (is_nameless and are_whole(first[1:]))
-    elif known or is_measured or not (differ or is_nameless):
+        is_unclear = has_header and not (is_whole or stands_out)
+    elif known or not (is_whole or stands_out) or not differ:
         has_header = is_unclear = False
     else:
-        is_certain = of_samples or _name_decimals(numbers, others)
+        may_name = is_whole and len(numbers) >= _NUMBERED
+        is_certain = has_ids and (of_samples or _name_decimals(numbers, others))
         has_header = may_name and (
-            (is_above_decimals and (is_counted or is_nameless or (has_ids and is_certain)))
+            (is_above_decimals and (is_certain or _are_from_0(numbers)))
             or (of_samples and are_padded(numbers))
         )
-        is_unclear = not has_header and (
-            has_texts
-            or (stands_out and len(numbers) >= _RISING)
-            or (is_nameless and are_whole(numbers))
-            or (may_name and (is_above_decimals or is_counted or (of_samples and has_ids)))
-        )
+        may_name &= is_above_decimals or _are_from_0(numbers) or (of_samples and has_ids)
+        may_name |= has_texts or (stands_out and len(numbers) >= _RISING)
+        is_unclear = may_name and not has_header
     if is_unclear:
         raise DataError(
             f"{where}: the first line, {shown_fields(first)}, may name the columns or be the first "
@@ -299,14 +296,20 @@ def _has_header(
         )
     what = "feature" if of_samples else "sample"
     if has_header:
-        doubt = bool(numbers) and not (is_nameless or has_texts)
+        doubt = bool(numbers) and not has_texts and first[0] != ""
         taken = f"the names of columns (--no-header if it is a {what})"
     else:
-        is_odd = is_above_decimals and are_whole(numbers) and differ and len(numbers) > 1
+        is_odd = is_above_decimals and is_whole and differ and len(numbers) > 1
         is_full = len(first) > 1 and len(numbers) >= len(first) - 1
         doubt = has_texts or (is_full and (has_ids or stands_out or is_odd))
         taken = f"the first {what} (--header if it names the columns)"
-    return has_header, _taken(where, first, taken) if doubt else ""
+    note = f"{where}: first line {shown_fields(first)} taken as {taken}."
+    return has_header, note if doubt else ""
+
+
+def _are_from_0(names: list[str]) -> bool:
+    """Return whether names are 0, 1, ..., which a frame without names of columns has."""
+    return names == [*map(str, range(len(names)))]
 
 
 def _name_decimals(numbers: list[str], rows: list[list[str]]) -> bool:
@@ -346,10 +349,6 @@ def _are_outside(numbers: list[str], rows: list[list[str]], decimal: str) -> boo
         and sorted(own) not in (own, own[::-1])
         for own in known
     )
-
-
-def _taken(where: str, first: list[str], role: str) -> str:
-    return f"{where}: first line {shown_fields(first)} taken as {role}."
 
 
 def _columns(
