@@ -177,8 +177,11 @@ def test_features_that_may_be_labels_are_told_by_their_names(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("place", [0, 4])
-def test_features_that_may_be_labels_are_told_without_names(tmp_path: Path, place: int) -> None:
-    frame = A.copy()
+@pytest.mark.parametrize("values", [A, A.round().astype(int)], ids=["decimals", "counts"])
+def test_features_that_may_be_labels_are_told_without_names(
+    tmp_path: Path, values: pd.DataFrame, place: int
+) -> None:
+    frame = values.copy()
     frame.insert(place, "kind", TYPES)
     said = notes_on(tmp_path, frame.to_csv(header=False, index=False))
     assert re.search(f"'column {place}'.*--labels", said)
