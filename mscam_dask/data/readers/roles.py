@@ -156,10 +156,8 @@ def _check_agreement(
     for (table, columns, ids), (other, others, other_ids) in itertools.combinations(matched, 2):
         by_key = {column.key: column for column in others.values() if column is not other_ids}
         for column in columns.values():
-            same = by_key.get(column.key)
-            if column is ids or column.key is None or same is None:
-                continue
-            if _are_surer((ids, other_ids), (column, same)):
+            same = None if column.key is None or column is ids else by_key.get(column.key)
+            if same is None or _are_surer((ids, other_ids), (column, same)):
                 continue
             by_ids, places = (
                 places_of(two.spellings, one.spellings)

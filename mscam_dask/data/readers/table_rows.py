@@ -27,23 +27,17 @@ class TableRows:
         if frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers):
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
-        only = {slot: place for slot, place in enumerate(numbers) if place not in found}
-        for columns in table.blocks([*found], [*only.values()]):
+        for columns in table.blocks([*found], numbers):
             for place, fields in found.items():
                 fields += [text.strip() for text in columns[place]]
-            if only:
-                start, own = len(self.values), [columns[place] for place in only.values()]
+            if numbers:
+                start, own = len(self.values), [columns[place] for place in numbers]
                 block = _plain_numbers([*itertools.chain.from_iterable(own)], self._decimal)
                 if block is None:
-                    found_in = [self.floats(p, columns[p], start) for p in only.values()]
-                    block = np.concatenate(found_in)
+                    block = np.concatenate([self.floats(p, columns[p], start) for p in numbers])
                 # where it is, without a second copy
                 self.values.resize((start + len(own[0]), len(numbers)), refcheck=False)
-                self.values[start:, [*only]] = block.reshape(len(only), -1).T
-        for slot, place in enumerate(numbers):
-            if place in found:
-                self.values.resize((len(found[place]), len(numbers)), refcheck=False)
-                self.values[:, slot] = self.floats(place, found[place])
+                self.values[start:] = block.reshape(len(numbers), -1).T
         self.texts = {place: table.column(place, fields) for place, fields in found.items()}
 
     def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
