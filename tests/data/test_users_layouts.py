@@ -57,7 +57,7 @@ def test_a_second_header_among_the_samples_is_refused(tmp_path: Path, frame: pd.
     assert re.match(quotes("refused", "a.csv", "row 6", "'id'"), found), found
 
 
-@pytest.mark.parametrize("second", ["cm,kg,m,s", "1,2,1,2", "0.5,0.1,1,2", "NA,NA,kg,s"])
+@pytest.mark.parametrize("second", ["cm,kg,m,s", "1,2,1,2", "0.5,0.1,1,2", ",,,", "NA,NA,kg,s"])
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_a_second_header_without_a_name_is_refused(
     tmp_path: Path, second: str, samples_in: str

@@ -398,17 +398,23 @@ def _blocks(
 def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -> Iterator[str]:
     """Lines below the header; a blank one among rows of one field is a missing value, and none is between blocks `of_numbers`.
 
-    Beside text, a row without a field is a blank line too, as Excel writes below a table.
+    Rows at the end without a field, as Excel writes below a table, are none beside text.
     """
     n_blank = n_rows = 0
+    empty: list[str] = []
     delimiter = dialect.delimiter or ""
-    blanks = f"{string.whitespace}\u00a0".replace(delimiter, "") + ("" if of_numbers else delimiter)
+    blanks = f"{string.whitespace}\u00a0".replace(delimiter, "")
     for line in itertools.islice(stream, source.skip, None):
         if source.comment is not None and line.startswith(source.comment):
             continue
         if not line.strip(blanks) or (dialect.delimiter is None and line.isspace()):
             n_blank += 1
             continue
+        if not of_numbers and not line.strip(blanks + delimiter):
+            empty.append(line)
+            continue
+        yield from empty
+        empty.clear()
         if dialect.width > 1 and n_blank and n_rows > 1 and of_numbers:
             raise DataError(
                 f"{of_numbers}: blank lines separate blocks of rows without sample ids, the first in front of {shown_fields([line])}. "
