@@ -82,8 +82,9 @@ def dialect_of(source: Source, lines: list[str], told: str | None) -> Dialect:
     are_full, are_blanks_full = (
         {len(row) for row in one.rows} == {one.width} for one in (best, blanks)
     )
-    is_doubted = has_several if are_blanks_full else not are_full
-    is_doubted |= best.delimiter == "," and blanks.fit > 2 * best.fit  # which may mark decimals
+    is_doubted = has_several and (are_blanks_full or not are_full)
+    if best.delimiter == "," and abs(len(blanks.rows[0]) - blanks.width) < 2:
+        is_doubted |= blanks.fit > 2 * best.fit  # commas may be decimal marks
     is_by_blanks = is_doubted and best.delimiter != "\t" and blanks.fit > best.fit
     return blanks if is_by_blanks else best
 
