@@ -249,9 +249,10 @@ def _has_header(
         if is_text(name) and any(map(str.isalnum, name)) and name not in own  # unlike "?"
     ]
     has_ids, has_texts = is_text(first[0]), any(map(is_text, first[1:]))
-    is_frame = _are_from_0(first[1:]) or any(is_text(row[0]) for row in body[:1])
+    names = first[1:] if has_ids or first[0] == "" else first
+    is_frame = names == [*map(str, range(len(names)))]  # without names of columns
     if (
-        (first[0] == "" and (has_texts or is_frame))  # an index
+        (first[0] == "" and (has_texts or is_frame or any(is_text(row[0]) for row in body[:1])))
         or (has_ids and _names_ids(first[0]))
         or (has_texts and first in body)
         or any(
@@ -268,11 +269,16 @@ def _has_header(
     ]
     numbers, *others = [[row[place] for place in places] for row in (first, *body)]
     are_above = any(not has_text and (own or has_texts) for _, own, has_text in texts)
-    is_above_decimals = bool(others) and not are_whole(others[0])
+    is_frame &= len(names) >= _NUMBERED
+    is_above_decimals = any(
+        is_number(text, decimal) and not is_whole_number(text) for row in others[:1] for text in row
+    )
     is_whole, stands_out = are_whole(numbers), _stand_out(numbers, others, decimal)
     differ = len({*numbers}) == len(numbers)
     of_samples = source.samples_in != "rows"
-    if first[0] == "" and are_whole(first[1:]):
+    if is_frame and body and not all(map(str.isdecimal, body[0][-len(names) :])):
+        has_header, is_unclear = True, False
+    elif first[0] == "" and are_whole(names):
         has_header, is_unclear = is_above_decimals, not is_above_decimals
     elif are_above or not numbers:
         has_header = are_above or (has_texts and not known)
@@ -283,10 +289,9 @@ def _has_header(
         may_name = is_whole and len(numbers) >= _NUMBERED
         is_certain = has_ids and (of_samples or _name_decimals(numbers, others))
         has_header = may_name and (
-            (is_above_decimals and (is_certain or _are_from_0(numbers)))
-            or (of_samples and are_padded(numbers))
+            (is_above_decimals and is_certain) or (of_samples and are_padded(numbers))
         )
-        may_name &= is_above_decimals or _are_from_0(numbers) or (of_samples and has_ids)
+        may_name &= is_above_decimals or is_frame or (of_samples and has_ids)
         may_name |= has_texts or (stands_out and len(numbers) >= _RISING)
         is_unclear = may_name and not has_header
     if is_unclear:
@@ -305,11 +310,6 @@ def _has_header(
         taken = f"the first {what} (--header if it names the columns)"
     note = f"{where}: first line {shown_fields(first)} taken as {taken}."
     return has_header, note if doubt else ""
-
-
-def _are_from_0(names: list[str]) -> bool:
-    """Return whether names are 0, 1, ..., which a frame without names of columns has."""
-    return names == [*map(str, range(len(names)))]
 
 
 def _name_decimals(numbers: list[str], rows: list[list[str]]) -> bool:

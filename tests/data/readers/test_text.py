@@ -53,6 +53,7 @@ def test_a_first_line_that_numbers_the_columns_is_no_sample(tmp_path: Path, mark
     assert loaded.sample_ids is None
     assert any("--no-header" in note for note in loaded.notes)
     assert len(table(Source(path, header=False))[0]) == len(VALUES) + 1
+    assert table_of(Source(write(tmp_path, "0,1,2\n1.5,2,x\n-3,4e-5,y\n"))).has_header
 
 
 @pytest.mark.parametrize(
