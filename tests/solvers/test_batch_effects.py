@@ -19,10 +19,12 @@ from mscam_dask.solvers.batch_corrections import (
 from mscam_dask.solvers.batch_effects import (
     OffsetPrices,
     batch_cells,
+    batch_scales,
     counted_cells,
     fit_new_batch,
     group_means,
     same_batch_share,
+    score_encoder,
     two_way,
 )
 from tests.synthetic import Array
@@ -54,6 +56,31 @@ def correction_of(
     means = group_means(rows, batches, int(batches.max()) + 1)
     sums = group_sums(rows, cells, batches, int(cells.max()) + 1, means)
     return view_correction(sums)[0].of_rows(rows if new is None else new, batches)
+
+
+def test_scores_are_in_units_of_the_noise() -> None:
+    cells, batches = np.arange(N) % 2, np.arange(N) // 2 % 2
+    rows = 3.0 * cells[:, None] + np.random.default_rng(0).normal(size=(N, D))
+    rows = 7.0 * (rows + 2.0 * batches[:, None])
+    scores = score_encoder(rows, batches, group_means(rows, batches, 2), 2, "view")(rows)
+    groups = 2 * cells + batches
+    within = scores - group_means(scores, groups, 4)[groups]
+    np.testing.assert_allclose(within.std(axis=0), 1.0, rtol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("gain", "noise", "expected"), [(1.0, 0.0, 1.0), (1.0, 1.5, 1.0), (2.0, 0.0, 2.0)]
+)
+def test_a_gain_is_a_scale_of_a_batch_but_more_noise_is_none(
+    gain: float, noise: float, expected: float
+) -> None:
+    rows, _, _, batches = draw(2, [[0.5, 0.5]] * 4)
+    more = noise * np.random.default_rng(0).normal(size=rows.shape)
+    rows = np.where(batches[:, None] == 1, gain * (rows + more), rows)
+    means = group_means(rows, batches, 2)
+    encoder = score_encoder(rows, batches, means, 4, "view")
+    scales = batch_scales(rows - means[batches], encoder, batches, 2)
+    assert scales[1] / scales[0] == pytest.approx(expected, rel=0.1)
 
 
 def test_two_way_solves_the_least_squares() -> None:
@@ -111,9 +138,10 @@ def test_two_clusters_in_two_batches_are_two_cells() -> None:
     assert adjusted_rand_score(found.cells, cells) == 1.0
 
 
-def test_samples_without_clusters_are_one_cell() -> None:
-    rows = np.random.default_rng(4).normal(size=(N, D))
-    batches = np.arange(N) % 3
+@pytest.mark.parametrize(("n", "seed"), [(60, 3), (N, 4)])
+def test_samples_without_clusters_are_one_cell(n: int, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(n, D))
+    batches = np.arange(n) % 3
     rows[batches == 1] += 2.0
     found = counted_cells(rows, batches, 3, 8, PRICE)
     assert len(found.means) == 1
