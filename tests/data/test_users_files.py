@@ -253,7 +253,7 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
     "a comment below": (csv_of(A) + "# 12 samples\n", ["row 12", "--comment '#'"]),
     "a title beside empty cells": (
         "\n".join(["Table S4,,,,,", *(f",{line}" for line in LINES)]),
-        ["'a0'", "names of columns (--skip)"],
+        ["'Table S4'", "names of columns (--skip)"],
     ),
     "a sample behind a hash": (changed(4, "P04", "#P04"), ["'#P04'", "--comment '#'"]),
     "types of QIIME 2": (

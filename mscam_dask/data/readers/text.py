@@ -268,11 +268,10 @@ def _has_header(
         if is_number(name, decimal) and not has_text
     ]
     numbers, *others = [[row[place] for place in places] for row in (first, *body)]
-    are_above = any(not has_text and (own or has_texts) for _, own, has_text in texts)
+    are_above = any(not has_text and (any(own[:1]) or has_texts) for _, own, has_text in texts)
     is_frame &= len(names) >= _NUMBERED
-    is_above_decimals = any(
-        is_number(text, decimal) and not is_whole_number(text) for row in others[:1] for text in row
-    )
+    known_numbers = ([text for text in row if is_number(text, decimal)] for row in others)
+    is_above_decimals = not are_whole(next(filter(None, known_numbers), []))
     is_whole, stands_out = are_whole(numbers), _stand_out(numbers, others, decimal)
     differ = len({*numbers}) == len(numbers)
     of_samples = source.samples_in != "rows"

@@ -64,15 +64,23 @@ def test_a_first_line_that_numbers_the_columns_is_no_sample(tmp_path: Path, mark
         "gene,0,1,2\np,1,0,2\n",
         "gene,2019,2020,2021\np,1.5,2,0\n",
         "p0,q0,5,7,9\np,q,1,2,3\n",
+        "gene,2019,2020,2021\np,NA,NA,NA\nq,0.5,0,1\nr,1,2,3\n",
     ],
-    ids=["columns or counts", "years or a sample", "behind ids", "above zeros", "above text"],
+    ids=[
+        "columns or counts",
+        "years or a sample",
+        "behind ids",
+        "above zeros",
+        "above text",
+        "above NA",
+    ],
 )
 def test_a_first_line_that_may_be_a_sample_has_to_be_told(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(DataError, match="--no-header"):
         read(path)
     for header in (True, False):
-        assert len(table(Source(path, header=header))[0]) == 2 - header
+        assert len(table(Source(path, header=header))[0]) == text.count("\n") - header
 
 
 @pytest.mark.parametrize("below", ["5.5,7", "5,7", "u,v"])
