@@ -249,7 +249,7 @@ def _has_header(
         if is_text(name) and any(map(str.isalnum, name)) and name not in own  # unlike "?"
     ]
     has_ids, has_texts = is_text(first[0]), any(map(is_text, first[1:]))
-    names = first[1:] if has_ids or first[0] == "" else first
+    names = first[1:] if first[0] == "" else [*itertools.dropwhile(is_text, first)]
     is_frame = names == [*map(str, range(len(names)))]  # without names of columns
     if (
         (first[0] == "" and (has_texts or is_frame or any(is_text(row[0]) for row in body[:1])))
@@ -275,7 +275,7 @@ def _has_header(
     is_whole, stands_out = are_whole(numbers), _stand_out(numbers, others, decimal)
     differ = len({*numbers}) == len(numbers)
     of_samples = source.samples_in != "rows"
-    if is_frame and body and not all(map(str.isdecimal, body[0][-len(names) :])):
+    if is_frame and body and not known and not all(map(str.isdecimal, body[0][-len(names) :])):
         has_header, is_unclear = True, False
     elif first[0] == "" and are_whole(names):
         has_header, is_unclear = is_above_decimals, not is_above_decimals
