@@ -36,7 +36,7 @@ from mscam_dask.engine.prepare import unit_points
 from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
-from mscam_dask.engine.views import principal_coordinates
+from mscam_dask.engine.views import encoder_of, principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers import borders, choice, cluster_tree, graph_update
 from mscam_dask.solvers.known_labels import n_missed, with_known
@@ -189,7 +189,9 @@ def _solution(
     prepared, order = context.prepared, context.prepared.order
     directory, history = session.results_directory, () if state is None else state.history
     assessment = submit_assessment(stage, final, context)
-    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
+    encoders = [stage.submit(encoder_of, *view) for view in prepared.encoded]
+    if not encoders:
+        encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
     embeddings = final.embeddings
     if embeddings is None:
         is_trivial = final.status.is_trivial

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.rows import sampled_view
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine import views as of_views
 from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, block_ranges
 from mscam_dask.engine.executors.base import Handle
@@ -35,8 +36,9 @@ class PrecomputedViews:
     svds: of_views.SVDs  # with the scalings that do not make all rows equal
     scorer: Scorer
     records: tuple[ViewPrepared, ...]  # with the first usable scaling; for large data of the sample
-    data: MultiViewData | None = None  # large data, whose ridge views wait for the selected setting
-    sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
+    data: MultiViewData
+    # Of large data, whose ridge views wait for the setting that is selected on the sample
+    sample: PrecomputedViews | None = None
     known: NDArray[np.int64] | None = None  # (n,) known labels of some samples, −1 for the others
     compared: NDArray[np.int64] | None = None  # samples of the reference graphs; None for all
 
@@ -58,6 +60,9 @@ class Prepared:
     bordered: tuple[tuple[str, Scale], ...]  # views in which borders between clusters are tested
     scorer: Scorer
     compared: NDArray[np.int64] | None  # samples of the reference graphs; None for all
+    encoded: tuple[
+        tuple[RowSource, Handle, float], ...
+    ]  # views, SVDs and α of encoders; none of large data
 
     @property
     def order(self) -> RowOrder:
@@ -185,9 +190,8 @@ def _precompute(
     if not usable:
         raise next(iter(errors.values()))
     first = tuple(records[view] for view in usable[0])
-    return PrecomputedViews(
-        names, data.n_samples, svds, Scorer(stage, data, svds=svds), first, known=known
-    )
+    scorer = Scorer(stage, data, svds=svds)
+    return PrecomputedViews(names, data.n_samples, svds, scorer, first, data, known=known)
 
 
 def prepare_views(
@@ -200,17 +204,16 @@ def prepare_views(
     scales = dict(zip(precomputed.names, parameters.scales(len(precomputed.names)), strict=True))
     bordered = tuple((name, scales[name]) for name in compared_views(validation_views))
     chosen = [parameters.settings_of_view(index) for index in active]
-    data = precomputed.data
-    ranges = block_ranges(precomputed.n_samples, is_large=data is not None)
-    if data is None:
+    data, is_large = precomputed.data, precomputed.sample is not None
+    ranges, encoded = block_ranges(precomputed.n_samples, is_large=is_large), []
+    if not is_large:
+        encoded = [
+            (data.views[index], precomputed.svds[name, scales[name]], settings.alpha)
+            for index, settings, name in zip(active, chosen, names, strict=True)
+        ]
         own = [
-            stage.submit(
-                of_views.ridge_view_of,
-                precomputed.svds[name, scales[name]],
-                settings.alpha,
-                part=name,
-            )
-            for settings, name in zip(chosen, names, strict=True)
+            stage.submit(of_views.ridge_view_of, svd, alpha, part=name)
+            for name, (_, svd, alpha) in zip(names, encoded, strict=True)
         ]
         views = [View((view,), view) for view in own]
     else:
@@ -235,6 +238,7 @@ def prepare_views(
         bordered=bordered,
         scorer=precomputed.scorer,
         compared=precomputed.compared,
+        encoded=tuple(encoded),
     )
 
 

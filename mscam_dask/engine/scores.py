@@ -35,6 +35,7 @@ from mscam_dask.solvers.ridge_view import (
     Encoder,
     EqualRowsError,
     project_rows,
+    with_loadings,
 )
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import spread_rows
@@ -210,6 +211,7 @@ def points_of_view(
             scale, known = "standard", None
     try:
         found = (known or svd_view(source, scale, max_rank)).view
+        found = with_loadings(found, source.read, max_rank)
     except EqualRowsError:
         rows = np.zeros((shape.n_samples, 1))
         return ViewPoints(rows, source.present, np.zeros((0, 1)))

@@ -29,6 +29,7 @@ from mscam_dask.solvers.ridge_view import (
     project_rows,
     ridge_view,
     view_svd,
+    with_loadings,
 )
 from mscam_dask.solvers.row_blocks import GramSum, ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.types.events import ViewIteration, ViewPrepared
@@ -111,6 +112,19 @@ def ridge_view_of(found: FactoredView, alpha: float) -> RidgeView:
     return ridge_view(found.view, alpha=alpha, present=found.present)
 
 
+def encoder_of(source: RowSource, found: FactoredView, alpha: float) -> Encoder:
+    """Encoder of the ridge view of a view."""
+    view = with_loadings(found.view, cache_chunks(source).read)
+    return ridge_view_of(dataclasses.replace(found, view=view), alpha).encoder
+
+
+def whole_view(source: RowSource, settings: ViewSettings, max_rank: int) -> RidgeView:
+    """Ridge view of a view that one task decomposes, with the loadings of its encoder."""
+    found = svd_view(source, settings.scale, max_rank)
+    encoder = encoder_of(source, found, settings.alpha)
+    return dataclasses.replace(ridge_view_of(found, settings.alpha), encoder=encoder)
+
+
 def by_blocks(
     stage: Stage, source: RowSource, settings: ViewSettings, ranges: Ranges, max_rank: int
 ) -> View:
@@ -120,8 +134,7 @@ def by_blocks(
     Views of many columns, and distance and kernel views, are decomposed by one task.
     """
     if source.view_type != "features" or source.shape[1] > MAX_EXACT_GRAM:
-        factored = stage.submit(svd_view, source, settings.scale, max_rank)
-        view = stage.submit(ridge_view_of, factored, settings.alpha)
+        view = stage.submit(whole_view, source, settings, max_rank)
         *rows, empty = (
             stage.submit(rows_of_view, view, start, stop) for start, stop in (*ranges, (0, 0))
         )

@@ -26,7 +26,7 @@ from mscam_dask.linalg.scaling import (
 from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
-from mscam_dask.solvers.ridge_view import Encoder, view_svd
+from mscam_dask.solvers.ridge_view import Encoder, view_svd, with_loadings
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
 from mscam_dask.types.result import Borders
@@ -85,10 +85,15 @@ def score_encoder(
     is_constant = np.abs(within).max(axis=0) <= rounding  # in each batch
     within[:, is_constant] = 0.0
     shape = ViewShape(n, d, "features")
-    found = view_svd(lambda start, stop: within[start:stop], shape, scale="standard", name=name)
+
+    def read(start: int, stop: int) -> Array:
+        return within[start:stop]
+
+    found = view_svd(read, shape, scale="standard", name=name)
     s2 = found.basis.singular_values_squared
     rank, noise = signal_rank(s2, n, d)
     rank = min(max(rank, n_cells), len(s2), MAX_SCORES)
+    found = with_loadings(found, read, rank)
     lengths = np.linalg.norm(found.encoder.loadings, axis=0)
     directions = found.encoder.loadings[:, :rank] / lengths[:rank]
     transform = found.encoder.transform

@@ -90,7 +90,9 @@ class ViewSVD:
     """SVD X = Q S Vᵀ of a scaled and centered view; it does not depend on α."""
 
     basis: Basis  # all directions, scaled so that the mean s² is one
-    encoder: Encoder  # yields Q
+    encoder: Encoder  # yields Q; without loadings if there are `left` vectors
+    # Q of a view with more columns than rows, from which `with_loadings` computes the loadings
+    left: NDArray[np.float64] | None = None
 
     @property
     def effective_rank(self) -> float:
@@ -137,7 +139,8 @@ def ridge_view(
     # columns of Q are orthonormal and have mean zero
     n_pairs = (n_samples or len(view.basis.vectors)) - 1
     weight = n_pairs / (2.0 * float(np.sum(gains[:rank] ** 2)))
-    loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains[:rank])
+    loadings = view.encoder.loadings[:, :rank]
+    loadings = loadings * (np.sqrt(weight) * gains[: loadings.shape[1]])
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
     return RidgeView(kept, alpha, weight, view.effective_rank, encoder, present)
 
@@ -224,11 +227,30 @@ def view_svd(
         else:
             found = _strongest(read, shape, transform, max_rank or d)
     view = found.without_rows(n, name=name, scale=scale, max_rank=max_rank)
+    left = None
     if found.vectors is not None:
-        vectors = found.vectors[:, : view.basis.rank].astype(dtype, copy=False)
+        vectors = found.vectors[:, : view.basis.rank]
+        left = vectors if view.encoder.loadings.shape[1] == 0 else None
+        vectors = vectors.astype(dtype, copy=False)
     else:
         vectors = project_rows(read, 0, n, view.encoder, dtype)
-    return ViewSVD(Basis(vectors, view.basis.singular_values_squared), view.encoder)
+    return ViewSVD(Basis(vectors, view.basis.singular_values_squared), view.encoder, left)
+
+
+def with_loadings(view: ViewSVD, read: RowReader, rank: int | None = None) -> ViewSVD:
+    """SVD of a view with the loadings XᵀQ / s² of its first directions, all if they are known."""
+    if view.left is None:
+        return view
+    vectors, encoder = view.left[:, :rank], view.encoder
+    (n, r), d = vectors.shape, len(encoder.offset)
+    assert encoder.transform is not None, "the view has features"
+    loadings = np.zeros((d, r))
+    for start, stop, rows in _blocks(read, ViewShape(n, d, "features"), encoder.transform)():
+        for first in range(0, d, _COLUMNS):
+            some = slice(first, first + _COLUMNS)
+            loadings[some] += (rows[:, some] - encoder.offset[some]).T @ vectors[start:stop]
+    loadings /= np.einsum("ij,ij->j", loadings, loadings)  # s², since XᵀQ = VS
+    return ViewSVD(view.basis, dataclasses.replace(encoder, loadings=loadings))
 
 
 def project_rows(
@@ -308,7 +330,7 @@ def _strongest(
 
 
 def _of_rows(read: RowReader, shape: ViewShape, transform: RowTransform) -> Directions:
-    """Directions through X Xᵀ, for d > n."""
+    """Directions through X Xᵀ, for d > n, without loadings."""
     n, d = shape.n_samples, shape.n_features
     blocks = _blocks(read, shape, transform)
     offset = mean_row(blocks, shape)
@@ -324,13 +346,7 @@ def _of_rows(read: RowReader, shape: ViewShape, transform: RowTransform) -> Dire
             gram[start:stop, other_start:other_stop] = products
             gram[other_start:other_stop, start:stop] = products.T
     basis = basis_from_kernel(gram)
-    loadings = np.zeros((d, basis.rank))
-    for start, stop, rows in blocks():
-        for first in range(0, d, _COLUMNS):
-            some = slice(first, first + _COLUMNS)
-            loadings[some] += (rows[:, some] - offset[some]).T @ basis.vectors[start:stop]
-    loadings /= basis.singular_values_squared
-    encoder = Encoder("features", transform, 0, 1.0, offset, loadings)
+    encoder = Encoder("features", transform, 0, 1.0, offset, np.zeros((d, 0)))
     return Directions(encoder, basis.singular_values_squared, basis.vectors)
 
 

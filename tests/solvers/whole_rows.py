@@ -18,7 +18,7 @@ from mscam_dask.solvers.lda import (
     discriminant_points,
     fitted_discriminants,
 )
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd
+from mscam_dask.solvers.ridge_view import RidgeView, ridge_view, view_svd, with_loadings
 from mscam_dask.solvers.row_blocks import ViewShape, ViewType
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import SIZES
@@ -90,7 +90,11 @@ def prepared(
 ) -> RidgeView:
     """Ridge view of rows in memory."""
     shape = ViewShape(rows.shape[0], rows.shape[1], view_type)
-    view = view_svd(lambda start, stop: rows[start:stop], shape, scale=scale, name="a view")
+
+    def read(start: int, stop: int) -> Array:
+        return rows[start:stop]
+
+    view = with_loadings(view_svd(read, shape, scale=scale, name="a view"), read)
     return ridge_view(view, alpha=alpha, present=present)
 
 
