@@ -92,7 +92,9 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         view=source.view_name,
         columns=columns,
         head=[list(row) for row in zip(*texts, strict=True)],
-        blocks=lambda texts, numbers: iter([{p: _texts(frame[p]) for p in (*texts, *numbers)}]),
+        blocks=lambda texts, numbers: iter(
+            [({place: _texts(frame[place]) for place in (*texts, *numbers)}, None)]
+        ),
         samples_in=source.samples_in,
         id_position=0 if has_index and not may_number_rows else None,
         form=form,

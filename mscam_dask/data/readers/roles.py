@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.fields import (
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 _FEW = 5  # rows in which numbers may differ, or count the rows, by chance
 
-Block = Sequence[Sequence[str]] | Mapping[int, Sequence[str]]
-"""Columns of some rows as text, by position."""
+Block = tuple[Mapping[int, Sequence[str]] | Sequence[Sequence[str]], NDArray[np.float64] | None]
+"""Columns of some rows as text, by position, and those of numbers (rows, columns) if they are known."""
 
 
 @dataclass(frozen=True)

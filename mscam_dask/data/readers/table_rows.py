@@ -27,17 +27,24 @@ class TableRows:
         if frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers):
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
-        for columns in table.blocks([*found], numbers):
+        for columns, values in table.blocks([*found], numbers):
             for place, fields in found.items():
                 fields += [text.strip() for text in columns[place]]
             if numbers:
-                start, own = len(self.values), [columns[place] for place in numbers]
-                block = _plain_numbers([*itertools.chain.from_iterable(own)], self._decimal)
+                start = len(self.values)
+                block = values
                 if block is None:
-                    block = np.concatenate([self.floats(p, columns[p], start) for p in numbers])
+                    own = [columns[place] for place in numbers]
+                    fields = [*itertools.chain.from_iterable(own)]
+                    found_in = _plain_numbers(fields, self._decimal)
+                    if found_in is None:
+                        found_in = np.concatenate(
+                            [self.floats(p, columns[p], start) for p in numbers]
+                        )
+                    block = found_in.reshape(len(numbers), -1).T
                 # where it is, without a second copy
-                self.values.resize((start + len(own[0]), len(numbers)), refcheck=False)
-                self.values[start:] = block.reshape(len(numbers), -1).T
+                self.values.resize((start + len(block), len(numbers)), refcheck=False)
+                self.values[start:] = block
         self.texts = {place: table.column(place, fields) for place, fields in found.items()}
 
     def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:

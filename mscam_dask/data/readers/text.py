@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import IO
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mscam_dask.data.readers.base import Source, open_text, unreadable
 from mscam_dask.data.readers.dialect import (
     OF_FIXED_WIDTH,
@@ -36,7 +39,7 @@ from mscam_dask.errors import DataError
 
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
-_BLOCK_FIELDS = 2**13  # blocks of rows that fit into a cache are read fastest
+_BLOCK_FIELDS = 2**14  # blocks of rows that fit into a cache are read fastest
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _COMMENT = re.compile(r"[!^]|#(?!N/?A\b)", re.IGNORECASE)
@@ -379,19 +382,61 @@ def _blocks(
     where: str,
     dialect: Dialect,
     texts: Sequence[int],
-    _numbers: Sequence[int],
+    numbers: Sequence[int],
 ) -> Iterator[Block]:
-    """Columns of some rows at a time, as text."""
+    """Columns of some rows at a time."""
     size, first = max(1, _BLOCK_FIELDS // dialect.width), 0
     with unreadable(source, "text", is_text=True), opened() as stream:
         lines = _lines(stream, source, dialect, "" if texts else where)
         while chunk := [*itertools.islice(lines, size)]:
+            if (block := _plain_rows(chunk, dialect, texts, numbers)) is not None:
+                first += len(chunk)
+                yield block
+                continue
             rows = [*fields_of(chunk, dialect.delimiter, lines)]
             for index, row in enumerate(rows, first):
                 if len(row) != dialect.width:
                     raise _other_width(where, dialect, row, index)
             first += len(rows)
-            yield [*zip(*rows, strict=True)]
+            yield [*zip(*rows, strict=True)], None
+
+
+def _plain_rows(
+    lines: list[str], dialect: Dialect, texts: Sequence[int], numbers: Sequence[int]
+) -> Block | None:
+    """Columns of rows in which NumPy reads all numbers that are not missing; None of others.
+
+    Quotes are around fields without the delimiter.
+    """
+    mark, text = dialect.delimiter, "".join(lines)
+    if mark is None or mark == " " or dialect.decimal != "." or dialect.width == 1 or not numbers:
+        return None
+    between = re.escape(mark)
+    if '"' in text:
+        text = re.sub(rf'"(?<![^{between}\n]")([^"{between}\n]*)"(?![^{between}\n])', r"\1", text)
+        lines = text.splitlines(keepends=True)
+    if any(line.count(mark) != dialect.width - 1 for line in lines) or '"' in text:
+        return None
+    values, n_missing = _loaded(lines, mark, numbers), 0
+    if values is None or np.isnan(values).any():
+        missing = rf"{between}(NA|NaN|nan)?(?![^{between}\n])"
+        filled, n_missing = re.subn(missing, lambda _: f"{mark}nan", text)
+        values = _loaded(filled.splitlines(), mark, numbers)
+    if values is None or np.isinf(values).any():
+        return None
+    if np.count_nonzero(np.isnan(values)) != n_missing:
+        return None  # words that NumPy knows, or text that is missing
+    fields = [line.split(mark, max(texts) + 1) for line in lines] if texts else []
+    return {place: [row[place] for row in fields] for place in texts}, values
+
+
+def _loaded(
+    lines: list[str], mark: str | None, numbers: Sequence[int]
+) -> NDArray[np.float64] | None:
+    try:
+        return np.loadtxt(lines, delimiter=mark, usecols=numbers, comments=None, ndmin=2)
+    except ValueError:
+        return None
 
 
 def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -> Iterator[str]:
