@@ -233,7 +233,7 @@ def batch_cells(
         loss = _loss(white, rows, batches, price)
         if fit.offsets.any():
             # an offset can always put one cell on another, and the cell that this spares cuts another one
-            loss += _worth_of_cuts(white, rows, batches, n_offsets) + _LIKELY
+            loss += _worth_of_cuts(white, rows, batches, n_offsets)
         losses.append(loss)
     best = fits[int(np.argmin(losses))]
     likely = [fit for fit, loss in zip(fits, losses, strict=True) if loss < min(losses) + _LIKELY]
