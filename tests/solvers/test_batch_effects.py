@@ -68,6 +68,21 @@ def test_scores_are_in_units_of_the_noise() -> None:
     np.testing.assert_allclose(within.std(axis=0), 1.0, rtol=0.2)
 
 
+def test_scores_do_not_change_with_the_size_of_a_sample_unless_all_that_varies_is_size() -> None:
+    rng, batches = np.random.default_rng(0), np.arange(N) % 2
+    size = np.linspace(0.5, 1.5, D)
+    rows = rng.normal(size=(N, 3)) @ rng.normal(size=(3, D)) + 0.1 * rng.normal(size=(N, D))
+    rows += rng.normal(scale=4.0, size=(N, 1)) * size
+    given = rows, batches, group_means(rows, batches, 2), 3, "view"
+    with_size, without = score_encoder(*given), score_encoder(*given, size)
+    np.testing.assert_allclose(without(rows + size), without(rows), atol=1e-9)
+    assert np.abs(with_size(rows + size) - with_size(rows)).max() > 0.1
+
+    rows, size = rows[:, :1], size[:1]
+    scores = score_encoder(rows, batches, group_means(rows, batches, 2), 3, "view", size)(rows)
+    assert abs(np.corrcoef(scores[:, 0], rows[:, 0])[0, 1]) == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     ("gain", "noise", "expected"), [(1.0, 0.0, 1.0), (1.0, 1.5, 1.0), (2.0, 0.0, 2.0)]
 )
