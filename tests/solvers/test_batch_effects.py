@@ -208,6 +208,9 @@ def test_correction_removes_offsets_and_a_gain() -> None:
     within = [corrected[batches == batch] for batch in (0, 1)]
     ratio = np.std(within[1], axis=0) / np.std(within[0], axis=0)
     np.testing.assert_allclose(ratio, 1.0, atol=0.2)
+    # the geometric mean of the scales stays
+    change = np.std(within[0], axis=0).mean() / np.std(rows[batches == 0], axis=0).mean()
+    assert change == pytest.approx(2.0 ** np.mean(batches), rel=0.1)
     expected = np.mean(batches == 0) ** 2 + np.mean(batches == 1) ** 2
     assert same_batch_share(corrected, batches) == pytest.approx(expected, abs=0.06)
 
