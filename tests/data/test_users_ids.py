@@ -398,6 +398,8 @@ def test_labels_that_differ_for_every_sample_are_left_out(
 
 @pytest.mark.parametrize("suffix", [".csv", ".xlsx"])
 def test_numbers_with_zeros_in_front_are_ids_in_any_column(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".xlsx":
+        pytest.importorskip("openpyxl")
     ids = [f"{number:06d}" for number in SHUFFLED]
     frames = {"a": A.assign(kennung=ids), "b": B.assign(nummer=ids).iloc[ORDER]}
     sources = [tmp_path / f"{name}{suffix}" for name in frames]
