@@ -414,25 +414,22 @@ def _plain_rows(
     between = re.escape(mark)
     if '"' in text:
         text = re.sub(rf'"(?<![^{between}\n]")([^"{between}\n]*)"(?![^{between}\n])', r"\1", text)
-        lines = text.splitlines(keepends=True)
+        lines = text.removesuffix("\n").split("\n")
     if any(line.count(mark) != dialect.width - 1 for line in lines) or '"' in text:
         return None
-    values, n_missing = _loaded(lines, mark, numbers), 0
-    if values is None or np.isnan(values).any():
+    values = _loaded(lines, mark, numbers)
+    if values is None:
         missing = rf"{between}(NA|NaN|nan)?(?![^{between}\n])"
-        filled, n_missing = re.subn(missing, lambda _: f"{mark}nan", text)
-        values = _loaded(filled.splitlines(), mark, numbers)
+        filled = re.sub(missing, lambda _: f"{mark}nan", text)
+        values = _loaded(filled.split("\n"), mark, numbers)
     if values is None or np.isinf(values).any():
         return None
-    if np.count_nonzero(np.isnan(values)) != n_missing:
-        return None  # words that NumPy knows, or text that is missing
+    values[np.isnan(values)] = np.nan  # -nan has another sign
     fields = [line.split(mark, max(texts) + 1) for line in lines] if texts else []
     return {place: [row[place] for row in fields] for place in texts}, values
 
 
-def _loaded(
-    lines: list[str], mark: str | None, numbers: Sequence[int]
-) -> NDArray[np.float64] | None:
+def _loaded(lines: list[str], mark: str, numbers: Sequence[int]) -> NDArray[np.float64] | None:
     try:
         return np.loadtxt(lines, delimiter=mark, usecols=numbers, comments=None, ndmin=2)
     except ValueError:

@@ -421,6 +421,13 @@ def test_cells_have_one_value_in_whatever_company(
     assert [*(loaded.sample_ids or ())] == [own for (own,) in csv.reader(names)]
 
 
+@pytest.mark.parametrize("cell", ["2\x1c3", "2\u20283"])
+def test_no_row_ends_inside_of_a_cell(tmp_path: Path, cell: str) -> None:
+    lines = ["x,id", *(f"{row}.5,s{row}" for row in range(60)), f"{cell},s60"]
+    with raises(DataError, repr(cell), "row 60"):
+        read(write(tmp_path, "\n".join(lines)))
+
+
 @given(st.sampled_from(",;|\t "), st.data())
 def test_fields_are_those_of_the_csv_module(delimiter: str, data: st.DataObject) -> None:
     letters = st.sampled_from(["1", "a", '"', "\n", " ", "\t", "\x0b", "\xa0", delimiter])
