@@ -94,6 +94,8 @@ READ: dict[str, tuple[Any, Any]] = {
     "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
     "minus signs": beside(csv_of(A - 5).replace("-", "\u2212"), frame=A - 5),
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
+    "QIIME 2": beside("\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]])),
+    "Perseus": beside("\n".join([LINES[0], "#!{Type}T" + ",E" * 4, *LINES[1:]])),
     "SPSS": beside(csv_of(FEW_GONE, na_rep="#NULL!"), frame=FEW_GONE),
     "mothur": (
         {"a.shared": WHOLE.reset_index(names="Group").assign(label=0.03, numOtus=4)[["label", "Group", "numOtus", *A]].to_csv(sep="\t", index=False)},
@@ -140,7 +142,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
     "a long table": (({"a.csv": LONG.to_csv(index=False)}, (A,)), "--id-column none"),
-    "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip"),
+    "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip 1"),
     "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
@@ -253,13 +255,9 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
     "a comment below": (csv_of(A) + "# 12 samples\n", ["row 12", "--comment '#'"]),
     "a title beside empty cells": (
         "\n".join(["Table S4,,,,,", *(f",{line}" for line in LINES)]),
-        ["'Table S4'", "names of columns (--skip)"],
+        ["Table S4", "--skip 1"],
     ),
     "a sample behind a hash": (changed(4, "P04", "#P04"), ["'#P04'", "--comment '#'"]),
-    "types of QIIME 2": (
-        "\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]]),
-        ["'#q2:types'", "--comment '#'"],
-    ),
     "JSON": (A.to_json(orient="records"), ["a.csv", "JSON", "CSV"]),
     "thousands with blanks that do not break": (
         csv_of((A.abs() * 300).map(lambda x: f"{x:,.1f}".replace(",", "\u00a0"))),

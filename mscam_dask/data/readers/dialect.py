@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.readers.fields import is_number
+from mscam_dask.data.readers.fields import is_number, is_value
 from mscam_dask.errors import DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
 _MOST = 0.7  # of the rows that a delimiter splits: titles and footers have none
-_MOST_NUMBERS = 0.5  # share of the fields of a table of numbers
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,\s]\d{3})+")
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
@@ -120,6 +119,25 @@ def check_decimal(dialect: Dialect, where: str) -> str:
     if any(text.lstrip("+-").startswith("0") for text in marked):
         return ""
     return f"{where}: the point in {marked[0]!r} taken as decimal mark; leave it out if it separates thousands."
+
+
+def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -> None:
+    """Refuse lines above the header, with fewer fields than it has."""
+    rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
+    first = rows[0]
+    if mark is None and not any(
+        len(row) > 1 and all(is_value(field, dialect.decimal) for field in row[1:]) for row in rows
+    ):
+        return  # a text in each line, such as CD4 T cell
+    if len(first) >= width - 1 or len(rows) < 3:
+        return
+    widths = [max(map(len, split_rows([line], mark)), default=0) for line in lines]
+    n_lines = widths.index(width) if width in widths else 1
+    raise DataError(
+        f"{where}: the first line, {shown_fields(first)}, has {len(first)} field(s) where most have {width}, separated by "
+        f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), write a header with the delimiter "
+        "of the rows, or tell the delimiter (--delimiter)."
+    )
 
 
 def check_positions(lines: list[str], where: str) -> None:

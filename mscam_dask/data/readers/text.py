@@ -19,6 +19,7 @@ from mscam_dask.data.readers.dialect import (
     Dialect,
     check_decimal,
     check_positions,
+    check_widths,
     dialect_of,
     fields_of,
     shown_fields,
@@ -43,6 +44,7 @@ _BLOCK_FIELDS = 2**14  # blocks of rows that fit into a cache are read fastest
 _RISING = 8  # numbers of a sample that hardly rise or fall by chance
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _COMMENT = re.compile(r"[!^]|#(?!N/?A\b)", re.IGNORECASE)
+_DIRECTIVES = ("#q2:", "#!{")  # of QIIME 2 and Perseus, below the header
 _OF_SAMPLES = {  # before the genotypes of PLINK's .raw files, and the counts of mothur
     ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"): (2, 3, 4, 5),
     ("label", "Group", "numOtus"): (0, 2),
@@ -103,7 +105,10 @@ def _table(
             f"line is {shown_fields(lines[:1])!a}. Save the table as CSV in UTF-8."
         )
     told = [match[1] for line in above if (match := _SEPARATOR_LINE.match(line))]
-    comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
+    known = [("!", above), *((mark, lines) for mark in _DIRECTIVES)]
+    comment = source.comment or next(
+        (mark for mark, some in known if any(line.startswith(mark) for line in some)), None
+    )
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
     lines = lines if any(map(str.strip, lines)) else []
@@ -111,6 +116,8 @@ def _table(
     delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
     if not rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
+    if source.delimiter is None:
+        check_widths(dialect, lines, len(above), where)
     doubt = "" if source.decimal else check_decimal(dialect, where)
     if delimiter is None:
         check_positions(lines, where)
@@ -194,6 +201,12 @@ def _heading(
         if len(names) == len(first) and has_first and are_text:
             return names, 0, ""
     has_header, note = source.header, ""
+    is_blank_behind = len(first) > 2 and not any(first[1:])
+    if is_blank_behind and not all(is_value(field, decimal) for row in rows for field in row[1:]):
+        raise DataError(
+            f"{where}: the first line, {shown_fields(first)}, has no names of columns. Leave it out (--skip {len(above) + 1}), "
+            "or write them in it."
+        )
     if has_header is None:
         is_short = len(second) - len(first) == 1 and not all(are_values)  # R's write.table
         if is_short or _are_quoted_apart(lines, first):

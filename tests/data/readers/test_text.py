@@ -300,8 +300,8 @@ TABLE = ["id,a,b", *(f"p{row},{row}.5,{row * row}" for row in range(6))]
 @pytest.mark.parametrize(
     ("lines", "quoted"),
     [
-        (["Table S1", *TABLE], ["row 1", "id", "(--skip)"]),
-        (["Table S1 of the supplement", "", *TABLE], ["row 2", "id", "(--skip)"]),
+        (["Table S1", *TABLE], ["Table S1", "--skip 1"]),
+        (["Table S1 of the supplement", "", *TABLE], ["Table S1", "--skip 2"]),
         ([*TABLE, "Source: registry"], ["row 6", "Source: registry", "Remove the row"]),
         ([*TABLE[:3], "p9,1", *TABLE[3:]], ["row 2", "p9,1", "empty cells"]),
     ],
