@@ -189,9 +189,12 @@ def _solution(
     prepared, order = context.prepared, context.prepared.order
     directory, history = session.results_directory, () if state is None else state.history
     assessment = submit_assessment(stage, final, context)
-    encoders = [stage.submit(encoder_of, *view) for view in prepared.encoded]
-    if not encoders:
-        encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
+    encoders = [
+        stage.submit(encoder_of, *prepared.wide[name])
+        if name in prepared.wide
+        else stage.attribute(view.empty, "encoder")
+        for name, view in zip(prepared.names, prepared.views, strict=True)
+    ]
     embeddings = final.embeddings
     if embeddings is None:
         is_trivial = final.status.is_trivial

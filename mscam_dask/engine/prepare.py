@@ -60,9 +60,9 @@ class Prepared:
     bordered: tuple[tuple[str, Scale], ...]  # views in which borders between clusters are tested
     scorer: Scorer
     compared: NDArray[np.int64] | None  # samples of the reference graphs; None for all
-    encoded: tuple[
-        tuple[RowSource, Handle, float], ...
-    ]  # views, SVDs and α of encoders; none of large data
+    # Views with more columns than rows, whose loadings are computed at the end, with their SVDs
+    # and α; none of large data
+    wide: dict[str, tuple[RowSource, Handle, float]]
 
     @property
     def order(self) -> RowOrder:
@@ -205,17 +205,16 @@ def prepare_views(
     bordered = tuple((name, scales[name]) for name in compared_views(validation_views))
     chosen = [parameters.settings_of_view(index) for index in active]
     data, is_large = precomputed.data, precomputed.sample is not None
-    ranges, encoded = block_ranges(precomputed.n_samples, is_large=is_large), []
+    ranges = block_ranges(precomputed.n_samples, is_large=is_large)
+    wide: dict[str, tuple[RowSource, Handle, float]] = {}
     if not is_large:
-        encoded = [
-            (data.views[index], precomputed.svds[name, scales[name]], settings.alpha)
-            for index, settings, name in zip(active, chosen, names, strict=True)
-        ]
-        own = [
-            stage.submit(of_views.ridge_view_of, svd, alpha, part=name)
-            for name, (_, svd, alpha) in zip(names, encoded, strict=True)
-        ]
-        views = [View((view,), view) for view in own]
+        views = []
+        for index, settings, name in zip(active, chosen, names, strict=True):
+            source, svd = data.views[index], precomputed.svds[name, scales[name]]
+            view = stage.submit(of_views.ridge_view_of, svd, settings.alpha, part=name)
+            views.append(View((view,), view))
+            if source.shape[1] > source.shape[0]:
+                wide[name] = source, svd, settings.alpha
     else:
         # no partition is scored before the eigenvectors are there: until then workers have time for these
         precomputed.scorer.graphs(names)
@@ -238,7 +237,7 @@ def prepare_views(
         bordered=bordered,
         scorer=precomputed.scorer,
         compared=precomputed.compared,
-        encoded=tuple(encoded),
+        wide=wide,
     )
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine import views as of_views
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
@@ -65,6 +67,26 @@ def test_threads_and_worker_processes_give_the_same_bits() -> None:
             for executor in (ThreadExecutor(2), DaskExecutor(client)):
                 other = run_fit(small_data(), settings_of(model), executor)
                 assert bits(other) == bits(serial)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("case", ["all samples", "absent samples", "large data"])
+def test_encoders_of_wide_views_map_the_samples_to_their_coordinates(
+    monkeypatch: pytest.MonkeyPatch, case: str, model: str
+) -> None:
+    """Also of a view with fewer columns than samples, and for large data of one that a single task decomposes."""
+    monkeypatch.setattr(of_views, "MAX_EXACT_GRAM", 40)
+    views, _ = gaussian_views(1, n_samples=120, dims=(150, 60, 6))
+    if case == "absent samples":
+        views[0][::7] = np.nan
+    exact_samples = 100 if case == "large data" else 1000
+    found = fit(views, n_clusters=3, model=model, max_iter=1, exact_samples=exact_samples)
+    assert found.encoders.keys() == found.view_coordinates.keys()
+    for (name, encoder), view in zip(found.encoders.items(), views, strict=True):
+        has = np.isfinite(view).all(axis=1)
+        coordinates = found.view_coordinates[name]
+        encoded = encoder(view[has])[:, : coordinates.shape[1]]
+        assert_allclose(encoded, coordinates[has], atol=1e-6)
 
 
 def test_observers_see_the_fit_in_order() -> None:
