@@ -135,7 +135,9 @@ def _check_row_numbers(
         if key and table.told_ids is None
     }
     numbered = [w for w, own in ids.items() if own.may_number_rows and are_counted(own.texts)]
-    for where, other in ids.items() if len(ids) == len(tables) and numbered else ():
+    if len(ids) < len(tables) or not numbered:
+        return
+    for where, other in ids.items():
         own, others = {*ids[numbered[0]].texts}, {*other.texts}
         if not (own >= others or (where in numbered and own <= others)):
             raise DataError(

@@ -34,14 +34,13 @@ class TableRows:
                 start = len(self.values)
                 block = values
                 if block is None:
-                    own = [columns[place] for place in numbers]
-                    fields = [*itertools.chain.from_iterable(own)]
-                    found_in = _plain_numbers(fields, self._decimal)
-                    if found_in is None:
-                        found_in = np.concatenate(
-                            [self.floats(p, columns[p], start) for p in numbers]
+                    together = itertools.chain.from_iterable(columns[place] for place in numbers)
+                    joined = _plain_numbers([*together], self._decimal)
+                    if joined is None:
+                        joined = np.concatenate(
+                            [self.floats(place, columns[place], start) for place in numbers]
                         )
-                    block = found_in.reshape(len(numbers), -1).T
+                    block = joined.reshape(len(numbers), -1).T
                 # where it is, without a second copy
                 self.values.resize((start + len(block), len(numbers)), refcheck=False)
                 self.values[start:] = block

@@ -1,4 +1,4 @@
-"""Text tables: the first lines tell the dialect, the csv module of Python splits rows with quotes."""
+"""Text tables: the first lines tell the dialect, NumPy reads numbers, the csv module of Python other rows with quotes."""
 
 from __future__ import annotations
 
@@ -417,10 +417,7 @@ def _blocks(
 def _plain_rows(
     lines: list[str], dialect: Dialect, texts: Sequence[int], numbers: Sequence[int]
 ) -> Block | None:
-    """Columns of rows in which NumPy reads all numbers that are not missing; None of others.
-
-    Quotes are around fields without the delimiter.
-    """
+    """Columns of rows whose numbers NumPy reads as `float` does, quotes around whole fields at most; None of others."""
     mark, text = dialect.delimiter, "".join(lines)
     if mark is None or mark == " " or dialect.decimal != "." or dialect.width == 1 or not numbers:
         return None
