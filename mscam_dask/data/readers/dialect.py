@@ -77,15 +77,15 @@ def dialect_of(source: Source, lines: list[str], told: str | None) -> Dialect:
     if not found:
         return blanks
     best = max(found, key=lambda one: (len(one.rows[0]) == one.width, one.fit))
-    has_several = any(_SEVERAL_NUMBERS.match(field) for row in best.rows for field in row)
+    several = [field for row in best.rows for field in row if _SEVERAL_NUMBERS.match(field)]
+    are_thousands = all(map(_THOUSANDS.fullmatch, several))
     are_full, are_blanks_full = (
         {len(row) for row in one.rows} == {one.width} for one in (best, blanks)
     )
-    is_doubted = has_several and (are_blanks_full or not are_full)
+    is_doubted = not are_thousands and (are_blanks_full or not are_full)
     if best.delimiter == "," and abs(len(blanks.rows[0]) - blanks.width) < 2:
         is_doubted |= blanks.fit > 2 * best.fit  # commas may be decimal marks
-    is_by_blanks = is_doubted and best.delimiter != "\t" and blanks.fit > best.fit
-    return blanks if is_by_blanks else best
+    return blanks if is_doubted and blanks.fit > best.fit else best
 
 
 def _splits(one: Dialect, blanks: Dialect) -> bool:

@@ -342,6 +342,14 @@ def test_points_that_may_separate_thousands_are_told(
     assert any("thousands" in note for note in loaded.notes) == is_told
 
 
+def test_a_tab_in_front_of_names_leaves_columns_of_blanks_apart(tmp_path: Path) -> None:
+    lines = [f'{row}.5   8   {300 + row}.0\t"model {row}"' for row in range(6)]
+    path = write(tmp_path, "\n".join(lines), "cars.data")
+    values, loaded = table(Source(path, header=False))
+    assert values == [[row + 0.5, 8.0, 300.0 + row] for row in range(6)]
+    assert loaded.sample_ids == tuple(f"model {row}" for row in range(6))
+
+
 @pytest.mark.parametrize("mark", [",", ";", "|"])
 def test_blanks_separate_where_most_ids_have_another_delimiter_in_them(
     tmp_path: Path, mark: str
