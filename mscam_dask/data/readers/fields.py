@@ -52,7 +52,7 @@ _OF_STATISTICS = re.compile(
 _STATISTICS = ("sum", "mean", "median", "std", "sem", "var", "min", "max", "count")
 _ROUNDED = 0.01  # difference, beside the spread, of a sum or mean that is shown with few digits
 _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means by chance
-_CLASSES, _SOME_ROWS = 20, 64
+_CLASSES, _SOME_ROWS, _HEAD_ROWS = 20, 64, 32
 _MAY_BE_LABELS = re.compile(
     r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
     r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion)|batch|site|plate|fold|split)(?![^\W_])",
@@ -284,6 +284,26 @@ def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str])
             return False
         distances = np.abs(frame.loc[:, differs].agg([*kinds]).to_numpy() - own[differs])
         return bool((distances <= _ROUNDED * spread[differs]).all(axis=1).any())
+
+
+def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on columns of whole numbers from 100 to 999, after which three decimals come: they may be thousands."""
+    found = []
+    head, largest = values[:_HEAD_ROWS], np.fmax.reduce(values, axis=0)
+    may_be = (largest >= 100) & (largest < 1000) & ~(np.floor(head) < head).any(axis=0)
+    for place in np.flatnonzero(may_be) if len(values) > _HEAD_ROWS else ():
+        column = values[:, place]
+        marked = column[np.floor(column) < column]
+        n_whole = np.count_nonzero((np.floor(column) == column) & (column >= 100))
+        if 4 * n_whole <= len(column) or not marked.size or marked.min() < 1:
+            continue
+        of_hundredths, of_thousandths = (
+            np.allclose(scale * marked, np.rint(scale * marked), 0, 1e-6) for scale in (100, 1000)
+        )
+        if of_thousandths and not of_hundredths:
+            found.append(names[int(place)])
+    note = f"column(s) {listed(found)} have points that may separate thousands; remove such points."
+    return [note] if found else []
 
 
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:

@@ -23,6 +23,7 @@ from mscam_dask.data.readers.fields import (
     notes_of_keys,
     notes_of_labels,
     notes_of_statistics,
+    notes_of_thousands,
     parsed_labels,
     unlike_most,
 )
@@ -469,6 +470,10 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         ]
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     notes = [*notes, *notes_of_statistics(values, sample_ids or (), table.where)]
+    if values.size and table.decimal == ".":
+        notes += notes_of_thousands(
+            values, feature_names or [f"column {j}" for j in range(values.shape[1])]
+        )
     return SourceContents(
         where=table.where,
         views=(ArrayRows(values, table.view, feature_names=feature_names),) if values.size else (),

@@ -429,6 +429,18 @@ def test_cells_have_one_value_in_whatever_company(
     assert [*(loaded.sample_ids or ())] == [own for (own,) in csv.reader(names)]
 
 
+@pytest.mark.parametrize(("decimals", "is_told"), [(3, True), (1, False)])
+def test_points_that_come_late_may_separate_thousands(
+    tmp_path: Path, decimals: int, is_told: bool
+) -> None:
+    """Below the lines that are looked at first: 999, 1.000 and 1.001, unlike 999, 1.0 and 1.1."""
+    late = [f"{1 + row / 10**decimals:.{decimals}f}" for row in range(50)]
+    rows = [f"p{row};{size};3" for row, size in enumerate([*range(900, 1000), *late])]
+    file = write(tmp_path, "id;size;b\n" + "\n".join(rows))
+    notes = ingest(file, tmp_path / "s").notes
+    assert any("thousands" in note and "size" in note for note in notes) == is_told
+
+
 @pytest.mark.parametrize("cell", ["2\x1c3", "2\u20283"])
 def test_no_row_ends_inside_of_a_cell(tmp_path: Path, cell: str) -> None:
     lines = ["x,id", *(f"{row}.5,s{row}" for row in range(60)), f"{cell},s60"]
