@@ -94,7 +94,7 @@ def plan_memory(
     results = edges + graph + laplacian + vectors + max(other, embeddings + edges) + 20 * value
     if large:  # rows of the bases, which are ordered first
         results = points + max(2 * points, results)
-    # in the SVD and in the ridge view, of wide views at the end; then reference graphs
+    # loadings in the SVD and in the ridge view (of wide views: at the end); then reference graphs
     encoders = sum(16 * view.shape[1] * rank for view, rank in zip(views, ranks, strict=True))
     n_axes, n_linked = (
         sum(min(rank, SIZES.max_rank) for rank in ranks),

@@ -112,17 +112,20 @@ def ridge_view_of(found: FactoredView, alpha: float) -> RidgeView:
     return ridge_view(found.view, alpha=alpha, present=found.present)
 
 
+def with_encoder(source: RowSource, found: FactoredView, alpha: float) -> RidgeView:
+    """Ridge view with all loadings of its encoder."""
+    view = with_loadings(found.view, cache_chunks(source).read)
+    return ridge_view_of(dataclasses.replace(found, view=view), alpha)
+
+
 def encoder_of(source: RowSource, found: FactoredView, alpha: float) -> Encoder:
     """Encoder of the ridge view of a view."""
-    view = with_loadings(found.view, cache_chunks(source).read)
-    return ridge_view_of(dataclasses.replace(found, view=view), alpha).encoder
+    return with_encoder(source, found, alpha).encoder
 
 
 def whole_view(source: RowSource, settings: ViewSettings, max_rank: int) -> RidgeView:
-    """Ridge view of a view that one task decomposes, with the loadings of its encoder."""
-    found = svd_view(source, settings.scale, max_rank)
-    encoder = encoder_of(source, found, settings.alpha)
-    return dataclasses.replace(ridge_view_of(found, settings.alpha), encoder=encoder)
+    """Ridge view of a view that one task decomposes."""
+    return with_encoder(source, svd_view(source, settings.scale, max_rank), settings.alpha)
 
 
 def by_blocks(

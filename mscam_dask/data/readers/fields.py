@@ -181,7 +181,7 @@ class Column:
 
     @property
     def numbers(self) -> list[float]:
-        """Their numbers, NaN where they are none."""
+        """Numbers of the fields, NaN for a field that is none."""
         own = self._decimal
         return [number_of(t, own) if is_number(t, own) else np.nan for t in self.texts]
 

@@ -217,9 +217,10 @@ def _unique(columns: Columns) -> dict[int, Column]:
         column.strength == CERTAIN or (are_names(column.texts) and (column.strength or not is_sure))
         for column in others
     )
-    numbers = nameless if has_ids else set[int]()
-    if 0 in found and (has_ids or any(column.strength for column in others)):
-        numbers |= {0} if are_counted(found[0].texts) else set()
+    numbers = {*nameless} if has_ids else set[int]()
+    is_counted = 0 in found and are_counted(found[0].texts)
+    if is_counted and (has_ids or any(column.strength for column in others)):
+        numbers.add(0)
     return {place: column for place, column in found.items() if place not in numbers}
 
 
@@ -257,10 +258,11 @@ def _shared(
         free = [(index, place) for index, place in holders[name] if index not in found]
         free.sort(key=lambda one: unique[one[0]][one[1]].numbers_rows)
         second = {one for one in free if name is None and one[1] > min(tables[one[0]][1])}
-        for one, other in itertools.permutations(free, 2):
+        values = [{*unique[index][place].spellings} for index, place in free]
+        pairs = itertools.permutations(zip(free, values, strict=True), 2)
+        for (one, mine), (other, theirs) in pairs:
             if other[0] == one[0] or one[0] in found:
                 continue
-            mine, theirs = ({*unique[index][place].spellings} for index, place in (one, other))
             least = 1 if second & {one, other} else 0.5
             if len(mine & theirs) >= least * min(len(mine), len(theirs)):
                 found[one[0]] = IdColumn(one[1], f"as in {tables[other[0]][0].where}")

@@ -1,4 +1,4 @@
-"""Text tables: the first lines tell the dialect, NumPy reads numbers, the csv module of Python other rows with quotes."""
+"""Text tables: the first lines tell the dialect, NumPy reads numbers, and Python's csv module splits other rows with quotes."""
 
 from __future__ import annotations
 
@@ -417,7 +417,7 @@ def _blocks(
 def _plain_rows(
     lines: list[str], dialect: Dialect, texts: Sequence[int], numbers: Sequence[int]
 ) -> Block | None:
-    """Columns of rows whose numbers NumPy reads as `float` does, quotes around whole fields at most; None of others."""
+    """Columns of rows in which NumPy reads the same numbers as `float` and only whole fields have quotes; None for other rows."""
     mark, text = dialect.delimiter, "".join(lines)
     if mark is None or mark == " " or dialect.decimal != "." or dialect.width == 1 or not numbers:
         return None
