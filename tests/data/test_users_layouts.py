@@ -176,12 +176,17 @@ def test_features_that_may_be_labels_are_told_by_their_names(tmp_path: Path, nam
     assert "--labels" not in notes_on(tmp_path, csv_of(A.assign(**{name: A["a0"]})))
 
 
-@pytest.mark.parametrize("place", [0, 4])
-@pytest.mark.parametrize("values", [A, A.round().astype(int)], ids=["decimals", "counts"])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    "values",
+    [A, A.round().astype(int), A.round().astype(int).assign(b=0, c=0, d=0, e=0)],
+    ids=["decimals", "counts", "pixels"],
+)
 def test_features_that_may_be_labels_are_told_without_names(
-    tmp_path: Path, values: pd.DataFrame, place: int
+    tmp_path: Path, values: pd.DataFrame, is_first: bool
 ) -> None:
     frame = values.copy()
+    place = 0 if is_first else len(frame.columns)
     frame.insert(place, "kind", TYPES)
     said = notes_on(tmp_path, frame.to_csv(header=False, index=False))
     assert re.search(f"'column {place}'.*--labels", said)

@@ -309,13 +309,14 @@ def notes_of_thousands(values: NDArray[Any], names: Sequence[str]) -> list[str]:
 def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bool) -> list[str]:
     """A note on columns of few whole numbers that may be labels: those with usual names, or an only column.
 
-    Without names, it is on the first and the last column if most columns have more values.
+    Without names, it is on the first and the last column if most columns that vary have more values.
     """
     is_one = len(names) == 1
     may_be = [p for p, name in enumerate(names) if is_one or _MAY_BE_LABELS.search(name)]
     if not (has_names or is_one):
         n_values = np.count_nonzero(np.diff(np.sort(values[:_SOME_ROWS], axis=0), axis=0), axis=0)
-        may_be = [p for p in (0, len(names) - 1) if 2 * np.sum(n_values > n_values[p]) > len(names)]
+        n_vary = np.count_nonzero(n_values)
+        may_be = [p for p in (0, len(names) - 1) if 2 * np.sum(n_values > n_values[p]) > n_vary]
     found = []
     for place in dict.fromkeys(may_be):
         kinds = np.unique(values[:, place])
