@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -195,7 +196,8 @@ class TestedClusters:
     def border(self, first: int, second: int) -> tuple[float, NDArray[np.int64]]:
         """Largest p-value of all scales, and its counts left of, at and right of the border.
 
-        Where it holds by all facing parts together, two of them with a bridge are tested alone.
+        Where it holds by all facing parts together, two of them with a bridge are tested alone. Where it does not, it may be
+        curved: each two facing parts of the last scale are tested alone.
         """
         if min(self.sizes[first], self.sizes[second]) < SMALLEST:
             return 1.0, np.zeros(3, dtype=np.int64)
@@ -215,8 +217,30 @@ class TestedClusters:
                     if _is_bridge(halves, len(pairs)):
                         found.append(halves)
                         p_values.append(_p_value(halves))
+        elif curved := self._curved(*facing[-1], first, second):
+            return curved
         largest = int(np.argmax(p_values))
         return p_values[largest], _counts(found[largest])
+
+    def _curved(
+        self, scale: _Scale, pairs: NDArray[np.int64], first: int, second: int
+    ) -> tuple[float, NDArray[np.int64]] | None:
+        """Largest p-value of pairs (m, 2) of facing parts, each tested alone, and its counts; None if not all hold.
+
+        Each is multiplied by the number of pairs of parts of the two clusters. Both must have several parts.
+        """
+        n_parts = [np.count_nonzero(scale.clusters == cluster) for cluster in (first, second)]
+        if not len(pairs) or min(n_parts) < 2:
+            return None
+        largest, counts = 0.0, np.zeros(3, dtype=np.int64)
+        for pair in pairs:
+            halves = self._halves(scale, pair[:1], pair[1:])
+            p_value = math.prod(n_parts) * _p_value(halves)
+            if p_value > RULES.level:
+                return None
+            if p_value >= largest:
+                largest, counts = p_value, _counts(halves)
+        return largest, counts
 
     def _halves(
         self, scale: _Scale, a: NDArray[np.int64], b: NDArray[np.int64]

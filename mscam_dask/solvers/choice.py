@@ -272,8 +272,12 @@ def best_by_p_value(
     """Least of the largest p-values of partitions into c clusters, and its partition.
 
     The partitions are the cuts and the candidates from linkages, each with one round of reassignment; 1 and zeros without any.
+    A cut that would change in more than a few samples is kept: its clusters are curved.
     """
-    found = [reassigned(points.rows, labels, 1) for labels in cuts]
+    found = []
+    for labels in cuts:
+        new = reassigned(points.rows, labels, 1)
+        found.append(new if np.mean(new != labels) <= RULES.level else labels)
     found += reassigned_partitions(points, linkages, n_clusters, 1)
     if not found:
         return 1.0, np.zeros(len(points.rows), dtype=np.int64)

@@ -223,6 +223,18 @@ def test_few_samples(n_samples: int) -> None:
         assert MSCAM("auto", n_jobs=1).fit(views).n_clusters_ == 1
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_ring_around_another_is_two_clusters(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels, angle = rng.integers(2, size=500), rng.uniform(0.0, 2.0 * np.pi, 500)
+    rings = (1.0 + 1.5 * labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    views = [rings @ rng.normal(size=(2, d)) + 0.2 * rng.normal(size=(500, d)) for d in (6, 8)]
+    model = MSCAM("auto", n_jobs=1).fit(views)
+    assert model.n_clusters_ == 2
+    assert model.structure_ is Structure.CLEAR
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+
+
 EITHER = Choices(initial_graph=True)
 
 

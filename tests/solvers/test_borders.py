@@ -98,6 +98,49 @@ def test_halves_of_a_helix_have_no_border_though_its_turns_lie_apart(
     assert largest_p_value(as_points(rows), (t > 0.5).astype(np.int64)) > 0.05
 
 
+def rings(seed: int, n: int) -> tuple[Array, Labels]:
+    """A ring around another one, in the plane."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=n)
+    angle = rng.uniform(0.0, 2.0 * np.pi, n)
+    rows = (1.0 + 1.2 * labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return rows, labels
+
+
+def moons(seed: int, n: int) -> tuple[Array, Labels]:
+    """Two half circles, each with an end inside of the other, in the plane."""
+    rng = np.random.default_rng(seed)
+    labels, angle = rng.integers(2, size=n), rng.uniform(0.0, np.pi, n)
+    side = 1.0 - 2.0 * labels
+    rows = np.stack([labels + side * np.cos(angle), 0.5 * labels + side * np.sin(angle)], axis=1)
+    return rows, labels
+
+
+@pytest.mark.parametrize("shape", [rings, moons])
+def test_curved_clusters_around_each_other_have_a_border(
+    shape: Callable[[int, int], tuple[Array, Labels]],
+) -> None:
+    held = held_by_chance = 0
+    for seed in range(10):
+        rows, labels = shape(seed, 600)
+        rng = np.random.default_rng(seed)
+        points = as_points(rows @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(600, 8)))
+        held += largest_p_value(points, labels) <= 0.05
+        held_by_chance += largest_p_value(points, rng.permutation(labels)) <= 0.05
+    assert held >= 8
+    assert held_by_chance == 0
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_inside_and_the_outside_of_a_disk_have_no_border(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(600, 2))
+    rows *= (np.sqrt(rng.random(600)) / np.linalg.norm(rows, axis=1))[:, None]
+    labels = (np.linalg.norm(rows, axis=1) > np.sqrt(0.5)).astype(np.int64)
+    rows = 3.0 * rows @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(600, 8))
+    assert largest_p_value(as_points(rows), labels) > 0.05
+
+
 def test_borders_are_symmetric_and_those_of_the_sides() -> None:
     points, labels = normals(0, (200, 150, 100, 50), 3.0, 4)
     found = borders(as_points(points), labels, 4)
