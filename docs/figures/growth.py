@@ -20,7 +20,7 @@ TITLES = {
     "cpu": "CPU seconds of a fit, one thread",
     "peak": "peak MiB of the process, data included",
 }
-TICKS = [factor * 10.0**power for power in range(-1, 5) for factor in (1, 3)]
+TICKS = [factor * 10.0**power for power in range(-1, 5) for factor in (1, 2, 5)]
 
 
 def table() -> dict[str, list[dict[str, float]]]:
@@ -50,8 +50,7 @@ def picture(runs: dict[str, list[dict[str, float]]]) -> Figure:
         reach = np.array([first["n"], min(n[-1], high / first[column] * first["n"])])
         slope_one = first[column] * reach / first["n"]
         ax.plot(reach, slope_one, color="#888888", linestyle="--", linewidth=1, label="slope one")
-        shown = [size for size in n if size != 100_000]  # too near the next
-        ax.set_xticks(shown, [f"{size / 1000:g}k" for size in shown])
+        ax.set_xticks(n, [f"{size / 1000:g}k" for size in n])
         inside = [tick for tick in TICKS if low <= tick <= high]
         ax.set_yticks(inside, [f"{tick:g}" for tick in inside])
         ax.minorticks_off()
