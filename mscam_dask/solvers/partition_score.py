@@ -253,8 +253,7 @@ def views_agree(
     folds = cell_folds(points.rows, labels).folds
     for fold in range(N_FOLDS):
         others, halves = np.flatnonzero(folds != fold), np.zeros(n, dtype=np.int64)
-        cells, parts = nested_cells(points.rows[others], labels[others])
-        halves[others] = parts[1][cells]
+        halves[others], _ = nested_cells(points.rows[others], labels[others], n_scales=2)
         for rows, has, one in zip(points.views, present, scores, strict=True):
             tested = has[folds[has] == fold]
             values = _discriminants(rows[has], halves[has], folds[has] != fold)
