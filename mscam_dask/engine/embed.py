@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +18,10 @@ from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SolvedView:
-    """Coefficients (h, c) of the embedding of a view, the factor of its distances, and the record."""
-
-    coefficients: NDArray[np.float64]
-    factor: float
-    record: ViewIteration
-
-
 def embed_views(
     stage: Stage, spectrum: GraphSpectrum, graph_weight: float, prepared: Prepared
 ) -> tuple[list[tuple[Handle, ...]], list[Handle]]:
-    """Submit the embedding of each view by blocks of rows, and results with the records of their solvers."""
+    """Submit the embedding of each view by blocks of rows, and the results of `solved_view`."""
     embeddings, solutions, parameters = [], [], prepared.parameters
     for view, name in zip(prepared.views, prepared.names, strict=True):
         sums = [
@@ -49,8 +38,9 @@ def embed_views(
             graph_weight,
             part=name,
         )
+        coefficients = stage.item(solved, 0)
         rows = [
-            stage.submit(embedded, block, vectors, solved, parameters)
+            stage.submit(admm.embed_rows, block, vectors, coefficients, parameters)
             for block, vectors in zip(view.rows, spectrum.vectors, strict=True)
         ]
         embeddings.append(tuple(rows))
@@ -82,8 +72,8 @@ def solved_view(
     name: str,
     parameters: Parameters,
     graph_weight: float,
-) -> SolvedView:
-    """Solve the problem of a view from the sums over its rows."""
+) -> tuple[NDArray[np.float64], float, ViewIteration]:
+    """Solve the problem of a view: coefficients (h, c) of its embedding, factor of its squared distances, and record."""
     started = time.perf_counter()
     total = admm.added_sums(sums)
     weight = graph_weight * projected_weight(total.n_rows, parameters.n_clusters)
@@ -93,7 +83,7 @@ def solved_view(
         )
         seconds = time.perf_counter() - started
         record = ViewIteration(view=name, objective=objective, seconds=seconds)
-        return SolvedView(coefficients, 1.0 / max(distance, np.finfo(float).tiny), record)
+        return coefficients, 1.0 / max(distance, np.finfo(float).tiny), record
     coefficients, solution = admm.solve_reduced(total, view, parameters, weight)
     record = ViewIteration(
         view=name,
@@ -105,41 +95,29 @@ def solved_view(
         seconds=time.perf_counter() - started,
     )
     share = 1.0 if view.present is None else len(view.present) / view.present.n_samples
-    return SolvedView(coefficients, share, record)
-
-
-def embedded(
-    view: RidgeView, vectors: NDArray[Any], solved: SolvedView, parameters: Parameters
-) -> admm.EmbeddedRows:
-    """Rows of the embedding of a view."""
-    return admm.EmbeddedRows(
-        admm.embed_rows(view, vectors, solved.coefficients, parameters), solved.factor
-    )
-
-
-def records_of(solved: list[SolvedView]) -> list[ViewIteration]:
-    """Records of the solvers of all views."""
-    return [view.record for view in solved]
+    return coefficients, share, record
 
 
 def projected_sums(
     stage: Stage, spectrum: GraphSpectrum, graph_weight: float, prepared: Prepared
-) -> tuple[list[Handle], Handle]:
+) -> tuple[list[Handle], list[Handle]]:
     """Submit the sums over views of the projected distances of each part of the rows, by a tree in view order.
 
     Also returns the records of the solvers. The embeddings, as large as the eigenvectors, are freed.
     """
     candidates, summed = prepared.candidates, []
     embeddings, solved = embed_views(stage, spectrum, graph_weight, prepared)
+    factors = [stage.item(view, 1) for view in solved]
     for part, links in zip(candidates.parts, candidates.links, strict=True):
         level = [
             stage.submit(
                 projected_distances,
                 [taken(rows, links) for rows in embeddings[first : first + FAN_IN]],
+                factors[first : first + FAN_IN],
                 part,
                 candidates.order.ranges,
             )
             for first in range(0, len(embeddings), FAN_IN)
         ]
         summed += stage.tree(added, level)
-    return summed, stage.submit(records_of, solved)
+    return summed, [stage.item(view, 2) for view in solved]

@@ -243,10 +243,7 @@ def _embedded(
     prepared, constants = context.prepared, context.parameters.constants
     weight = history[-1].graph_weight if history else constants.graph_weight
     rows, _ = embed_views(stage, null_spectrum(stage, graph), weight, prepared)
-    return {
-        name: [stage.attribute(block, "rows") for block in blocks]
-        for name, blocks in zip(prepared.names, rows, strict=True)
-    }
+    return dict(zip(prepared.names, rows, strict=True))
 
 
 # assessment ------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         graph_weight = control.graph_weight
         if is_mscan:  # its distances depend on λ, those of MSCAM do not
             distances, records = projected_sums(again, spectrum, graph_weight, prepared)
-    ((scores, (eigengap, converged), views),) = stage.gather([partition_scores, facts, records])
+    (scores, (eigengap, converged)), views = stage.gather([partition_scores, facts], records)
     index = argbest(scores)
     # a later partition must score higher by more than a tie: otherwise the simpler one is kept
     accepted = is_better(scores[index], state.best.partition_score, parameters)

@@ -255,14 +255,6 @@ class ReducedSums:
     largest_degree: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EmbeddedRows:
-    """Rows of the embedding of a view, NaN for absent samples; `factor` is of squared distances."""
-
-    rows: NDArray[Any]
-    factor: float = 1.0
-
-
 def _columns(view: RidgeView, vectors: NDArray[Any], parameters: Parameters) -> NDArray[Any]:
     """Rows of B = [Q, V_m] with the directions of a view that take part in metric learning."""
     rank = n_shrunk(

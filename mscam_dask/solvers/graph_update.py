@@ -43,7 +43,6 @@ from mscam_dask.linalg.incomplete import (
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import ColumnFacts, column_facts, nearest_neighbors
-from mscam_dask.solvers.admm import EmbeddedRows
 from mscam_dask.solvers.known_labels import are_cannot_linked, with_links
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.types.rules import SIZES
@@ -344,13 +343,15 @@ _TOGETHER_BYTES = 16 * 2**20
 
 
 def projected_distances(
-    views: Sequence[Sequence[EmbeddedRows]],
+    views: Sequence[Sequence[NDArray[Any]]],
+    factors: Sequence[float],
     candidates: CandidateEdges,
     ranges: Ranges,
 ) -> NDArray[np.float64]:
     """Sum over views of projected squared distances on candidate edges; 0 where an end is absent.
 
-    `views` has for each view its embedding in each block of the candidates and of the rows, complete ones side by side.
+    `views` has for each view its embedding in each block of the candidates and of the rows, NaN for absent samples, and
+    `factors` those of its squared distances. Complete views are side by side.
     """
     m = len(candidates.indices)
     own = np.arange(candidates.row_start, candidates.row_start + m)
@@ -369,10 +370,10 @@ def projected_distances(
             np.nan_to_num(distances, copy=False, nan=0.0)
             sums.append(distances)
 
-    for parts in views:
-        embedding = halo.gather([part.rows for part in parts])
-        if parts[0].factor != 1.0:
-            embedding *= embedding.dtype.type(np.sqrt(parts[0].factor))
+    for parts, factor in zip(views, factors, strict=True):
+        embedding = halo.gather(parts)
+        if factor != 1.0:
+            embedding *= embedding.dtype.type(np.sqrt(factor))
         if np.isnan(embedding).any():
             measure()
             waiting.append(embedding)

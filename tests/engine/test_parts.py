@@ -19,7 +19,6 @@ from mscam_dask.engine.scores import partition_scores, score_partitions
 from mscam_dask.engine.spectrum import started_minima
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.solvers.admm import EmbeddedRows
 from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, projected_distances
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import ReferenceGraphs
@@ -155,15 +154,11 @@ def test_views_side_by_side_have_the_sum_of_their_distances(n: int) -> None:
         np.where(indices < 0, 0.0, factor * np.sum((one[own] - one[indices]) ** 2, axis=2))
         for one, factor in zip(embeddings, factors, strict=True)
     ]
-    views = [[EmbeddedRows(one, factor)] for one, factor in zip(embeddings, factors, strict=True)]
-    found = projected_distances(views, part, ((0, n),))
+    found = projected_distances([[one] for one in embeddings], factors, part, ((0, n),))
     expected = sum(np.nan_to_num(one) for one in by_view)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
-    by_blocks = [
-        [EmbeddedRows(one.rows[:14], one.factor), EmbeddedRows(one.rows[14:], one.factor)]
-        for (one,) in views
-    ]
-    of_blocks = projected_distances(by_blocks, part, ((0, 14), (14, n)))
+    by_blocks = [[one[:14], one[14:]] for one in embeddings]
+    of_blocks = projected_distances(by_blocks, factors, part, ((0, 14), (14, n)))
     np.testing.assert_allclose(of_blocks, expected, rtol=1e-13)
 
 

@@ -17,7 +17,6 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import PresentSamples, as_incomplete_blocks, with_finite_distances
 from mscam_dask.linalg.orthonormal import polar_factor
-from mscam_dask.solvers.admm import EmbeddedRows
 from mscam_dask.solvers.graph_update import (
     Decision,
     GraphRows,
@@ -66,7 +65,7 @@ def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, 
     found = candidate_neighbors(joint, min(n - 1, k + 3), 0, n)
     summed = 0.8 * oracle.pair_distances(joint) + weight * oracle.pair_distances(embedding)
     A = graph_block(
-        found, projected_distances([[EmbeddedRows(embedding)]], found, ((0, n),)), k, 0.8, weight, n
+        found, projected_distances([[embedding]], [1.0], found, ((0, n),)), k, 0.8, weight, n
     ).affinity
     for i in range(n):
         candidates = found.indices[i][found.indices[i] >= 0]

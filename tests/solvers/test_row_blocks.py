@@ -129,7 +129,7 @@ def test_admm_is_that_of_the_whole(
     assert max(map(len, given.halos)) == 3
     prepared: Any = SimpleNamespace(views=(own,), names=("v",), parameters=PARAMETERS)
     ((rows,), (solved,)) = embed.embed_views(stage, given, 2.0, prepared)
-    embedding = np.concatenate([stage.value(block).rows for block in rows])
+    embedding = np.concatenate([stage.value(block) for block in rows])
     ridge = [stage.value(block) for block in own.rows]
     problem = reduced_problem(
         Basis(
@@ -144,5 +144,5 @@ def test_admm_is_that_of_the_whole(
         min_shrinkage=PARAMETERS.constants.min_shrinkage,
     )
     expected = admm.solve_view(problem, problem.start(vectors[:, :3]), PARAMETERS.constants.admm)
-    assert_allclose(stage.value(solved).record.objective, expected.objective, rtol=1e-4)
+    assert_allclose(stage.value(solved)[2].objective, expected.objective, rtol=1e-4)
     assert_allclose(embedding, problem.subspace @ expected.state.f, atol=2e-4)
