@@ -265,7 +265,7 @@ def _in_discriminants(
     model: NeighborVotes, views: list[NDArray[np.float64]]
 ) -> list[NDArray[np.float64]]:
     """Coordinates in the discriminants of each view; in the ridge embedding where there are none."""
-    if not model.loadings:
+    if not any(loadings.size for loadings in model.loadings):
         return views
     pairs = zip(views, model.loadings, strict=True)
     return [view[:, : len(loadings)] @ loadings for view, loadings in pairs]

@@ -49,16 +49,14 @@ def fitted_discriminants(
 ) -> tuple[NDArray[np.float64], LinearDiscriminants]:
     """Solve B u = s S u for a view and a partition: loadings (r, q), discriminants without rows.
 
-    Clusters without a sample in the view are left out; with one cluster there are no discriminants.
+    Clusters without a sample in the view are left out.
 
     R. A. Fisher, doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li, ICML 2007.
     """
     has = sums.sizes > 0
     present = ClassSums(sums.sizes[has], sums.sums[has], sums.squares)
-    loadings, separation = np.zeros((len(sums.squares), 0)), 0.0
-    if np.count_nonzero(has) > 1:
-        scale = np.sqrt(view.coordinates()[1][: len(sums.squares)])
-        loadings, separation = discriminant_loadings(present, scale)
+    scale = np.sqrt(view.coordinates()[1][: len(sums.squares)])
+    loadings, separation = discriminant_loadings(present, scale)
     empty = np.empty((0, loadings.shape[1]), dtype=np.float32)
     distance = mean_distance(present, loadings)
     return loadings, LinearDiscriminants(empty, distance, separation, view.present)
@@ -100,8 +98,10 @@ def class_sums(vectors: NDArray[Any], labels: NDArray[np.int64], n_clusters: int
 def discriminant_loadings(
     sums: ClassSums, scale: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Solve B u = s S u for rows times a scale (r,): loadings (r, q) of the rows, and separation."""
+    """Solve B u = s S u for rows times a scale (r,): loadings (r, q) of the rows, none of one cluster, and separation."""
     rank = len(sums.squares)
+    if len(sums.sizes) < 2:
+        return np.zeros((rank, 0)), 0.0
     n = int(sums.sizes.sum())
     means, mean = sums.sums / sums.sizes[:, None], sums.sums.sum(axis=0) / n
     scatter = (means.T * sums.sizes) @ means

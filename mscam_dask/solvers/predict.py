@@ -102,7 +102,7 @@ class NeighborVotes:
     n_neighbors: int  # neighbors of a sample that vote
     joint: Array  # (m, Σr), NaN in the views that a voter is absent from
     loadings: tuple[Array, ...]  # (r_v, q_v), from leading ridge coordinates to discriminants
-    discriminants: tuple[Array, ...]  # (m, q_v), NaN where absent; none if all are in one cluster
+    discriminants: tuple[Array, ...]  # (m, q_v), NaN where absent
 
     def __call__(self, views: Sequence[Array]) -> tuple[Array, NDArray[np.int64]]:
         """Shares of the votes (b, c), rows summing to one, and the cluster (b, v) that neighbors in each view prefer, −1 where rows are NaN."""
@@ -114,7 +114,7 @@ class NeighborVotes:
         shares, counts = votes.copy(), np.ones((len(votes), 1))
         preferred = np.where(has, votes.argmax(axis=1)[:, None], -1)
         for index, loadings in enumerate(self.loadings):
-            if not loadings.size:  # all voters of the view are in one cluster, or there are none
+            if not loadings.size:  # all voters of the view are in one cluster
                 continue
             rows, voters = np.flatnonzero(has[:, index]), self.discriminants[index]
             own = ~np.isnan(voters).any(axis=1)
@@ -151,15 +151,8 @@ def fit_votes(
     views: Sequence[Array], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
 ) -> NeighborVotes:
     """Fit the discriminants of each view to voters (m, r_v), NaN where absent, in clusters (m,)."""
-    found = np.unique(labels)
-    loadings = (
-        tuple(_loadings(view[:, : SIZES.max_rank], labels) for view in views)
-        if len(found) > 1
-        else ()
-    )
-    points = tuple(
-        view[:, : len(one)] @ one for view, one in zip(views, loadings, strict=bool(loadings))
-    )
+    loadings = tuple(_loadings(view[:, : SIZES.max_rank], labels) for view in views)
+    points = tuple(view[:, : len(one)] @ one for view, one in zip(views, loadings, strict=True))
     k = min(n_neighbors, len(labels))
     return NeighborVotes(labels, n_clusters, k, np.hstack(list(views)), loadings, points)
 
@@ -296,6 +289,4 @@ def _loadings(points: Array, labels: NDArray[np.int64]) -> Array:
     """Linear discriminants (r, q) of the samples that a view has; none if these are in one cluster."""
     has = ~np.isnan(points[:, 0])
     sums = class_sums(points[has], np.unique(labels[has], return_inverse=True)[1])
-    if len(sums.sizes) < 2:
-        return np.zeros((points.shape[1], 0))
     return discriminant_loadings(sums, np.ones(points.shape[1]))[0]
