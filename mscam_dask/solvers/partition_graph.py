@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, vstack
 
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks, squared_distances
-from mscam_dask.linalg.incomplete import IncompleteBlocks, nearest_sharing, with_finite_distances
+from mscam_dask.linalg.incomplete import IncompleteBlocks, with_finite_distances
 from mscam_dask.linalg.laplacian import graph_from_neighbors
-from mscam_dask.linalg.neighbors import Distances, nearest_among, nearest_neighbors
-from mscam_dask.solvers.graph_update import CandidateEdges, Components, GraphRows, select_neighbors
+from mscam_dask.linalg.neighbors import Distances, nearest_among
+from mscam_dask.solvers.graph_update import (
+    CandidateEdges,
+    Components,
+    GraphRows,
+    candidate_neighbors,
+    select_neighbors,
+)
 
 # Members of a cluster in the pool: all of them in clusters of at most this many.
 _MAX_POOLED = 4096
@@ -109,13 +115,9 @@ def _nearest_members(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Neighbors of some members of a cluster, of at most k others all, and their weights."""
     most = len(members) - 1
-    wanted = min(n_neighbors + 1, most)
-    if isinstance(members, IncompleteBlocks):
-        indices, distances = nearest_sharing(members, wanted, start, stop)
-        distances = with_finite_distances(distances)
-    else:
-        indices, distances = nearest_neighbors(members, wanted, row_start=start, row_stop=stop)
-    return select_neighbors(indices, distances, min(n_neighbors, most))
+    found = candidate_neighbors(members, min(n_neighbors + 1, most), start, stop)
+    distances = with_finite_distances(found.in_double())
+    return select_neighbors(found.indices, distances, min(n_neighbors, most))
 
 
 def _of_candidates_and_pool(

@@ -174,7 +174,8 @@ def _lloyd(rows: NDArray[np.float64], start: NDArray[np.int64], n_clusters: int)
     """Partition that Lloyd's iterations reach from an assignment, and its sum of squares."""
     start = _fill_empty(rows, start, n_clusters)
     centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(n_clusters)])
-    labels, squares = lloyd(rows, centers)
+    mean = rows.mean(axis=0)
+    labels, squares = _iterate(np.ascontiguousarray(rows - mean), centers - mean)
     return canonical_labels(_fill_empty(rows, labels, n_clusters)), squares
 
 
@@ -450,13 +451,8 @@ def k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int) -> NDArra
     return labels
 
 
-def lloyd(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
-    """Partition (n,) that Lloyd's iterations reach from centers (c, d), and its sum of squares."""
-    mean = rows.mean(axis=0)
-    return _iterate(np.ascontiguousarray(rows - mean), centers - mean)
-
-
 def _iterate(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
+    """Partition (n,) of centered rows that Lloyd's iterations reach from centers (c, d), and its sum of squares."""
     from sklearn.cluster._kmeans import _kmeans_single_lloyd
     from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
