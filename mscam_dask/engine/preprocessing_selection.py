@@ -7,8 +7,10 @@ excluded: docs/decisions/0014.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,7 +135,7 @@ def _neighbors_of_view(
     ]
     alphas = [max(settings[scale]) for scale in scales]
     many = stage.submit(default_neighbors, views, alphas, some, n_coarse)
-    return stage.submit(joined_settings, lists), many
+    return stage.submit(functools.reduce, operator.or_, lists, kind="joined_settings"), many
 
 
 def rows_compared(n_views: int, most: int) -> int:
@@ -317,11 +319,6 @@ def default_neighbors(
 def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArray[np.int32]:
     """Neighbor lists (n, k) from those (m, k) among present samples; −1 for the others."""
     return present.spread(present.samples[lists].astype(np.int32), fill=-1)
-
-
-def joined_settings(lists: list[SampledNeighbors]) -> SampledNeighbors:
-    """Neighbors of one view for all settings."""
-    return {position: found for part in lists for position, found in part.items()}
 
 
 def votes_of_views(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import time
@@ -161,16 +162,11 @@ def by_blocks(
 
 
 def _rows(stage: Stage, source: RowSource, start: int, stop: int) -> tuple[Any, int, int]:
-    """Source of a block of rows, and their range in it: only these rows of an array are sent."""
+    """Source of a block of rows, and their range in it: only these rows of an array are sent, once for all tasks."""
     rows = rows_in_memory(source, start, stop)
     if rows is None:
         return source, start, stop
-    return stage.submit(rows_of_array, rows, kind="rows"), 0, stop - start
-
-
-def rows_of_array(rows: RowSource) -> RowSource:
-    """Rows of an array, sent once to the worker that has them from then on."""
-    return rows
+    return stage.submit(copy.copy, rows, kind="rows"), 0, stop - start
 
 
 def of_rows(function: Callable[..., Any], source: RowSource, *args: Any) -> Any:
