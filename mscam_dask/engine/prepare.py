@@ -16,7 +16,13 @@ from mscam_dask.engine.blocks import Candidates, RowOrder, Stage, View, block_ra
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
-from mscam_dask.engine.scores import Scorer, compared_views, has_lattice
+from mscam_dask.engine.scores import (
+    Scorer,
+    compared_views,
+    has_lattice,
+    partition_scores,
+    score_partitions,
+)
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import are_enough
@@ -25,6 +31,9 @@ from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import SIZES
+
+# Maximum number of tasks that score partitions; with more views, each task has several.
+_MAX_TASKS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +84,20 @@ class Prepared:
         return self.order.n_samples
 
     def scores(self, stage: Stage, partitions: Handle) -> Handle:
-        """Submit the score of each partition of a list."""
-        names, known = self.validation_views, self.order.known
-        return self.scorer.scores(stage, names, partitions, self.compared, known)
+        """Submit the score of each partition of a list, with the number of known samples that it misses."""
+        graphs = self.scorer.graphs(self.validation_views)
+        together = -(-len(graphs) // _MAX_TASKS)
+        by_view = [
+            stage.submit(
+                score_partitions,
+                graphs[first : first + together],
+                partitions,
+                self.compared,
+                kind="score",
+            )
+            for first in range(0, len(graphs), together)
+        ]
+        return stage.submit(partition_scores, by_view, partitions, self.order.known)
 
 
 def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:

@@ -42,9 +42,6 @@ from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-# Maximum number of tasks that score partitions; with more views, each task has several.
-_MAX_TASKS = 16
-
 # Views whose reference graphs are compared; of more views, evenly spaced ones.
 _MAX_COMPARED = 16
 
@@ -142,29 +139,6 @@ class Scorer:
     def view_agreement(self, names: tuple[str, ...]) -> Handle:
         """Return the agreement of each pair of these views."""
         return self._once(("agreement", names), view_agreement, self.graphs(names))
-
-    def scores(
-        self,
-        stage: Stage,
-        names: Sequence[str],
-        partitions: Handle,
-        rows: NDArray[np.int64] | None,
-        known: Handle | None = None,
-    ) -> Handle:
-        """Submit the score by these views of each partition of a list, in these samples, and the known samples that it misses."""
-        graphs = self.graphs(names)
-        together = -(-len(graphs) // _MAX_TASKS)
-        by_view = [
-            stage.submit(
-                score_partitions,
-                graphs[first : first + together],
-                partitions,
-                rows,
-                kind="score",
-            )
-            for first in range(0, len(graphs), together)
-        ]
-        return stage.submit(partition_scores, by_view, partitions, known)
 
 
 def best_partition(stage: Stage, partitions: Handle, scores: Handle) -> BestPartition:
