@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from mscam_dask.data.store.arrays import ArrayPieces
-from mscam_dask.engine.blocks import (
-    Candidates,
-    Graph,
-    RowOrder,
-    Stage,
-    View,
-)
+from mscam_dask.engine.blocks import Candidates, Graph, RowOrder, Stage, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order, function_of_points
 from mscam_dask.linalg.distances import squared_distances

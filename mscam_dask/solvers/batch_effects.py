@@ -18,11 +18,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.linalg.distances import squared_distances, sums_by_group
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.scaling import (
-    ColumnMoments,
-    fit_transform_from_moments,
-    safe_exponent,
-)
+from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
@@ -303,11 +299,6 @@ def _whitened(
     return _squares_fit(rows, absent, fit.cells, batches, fit.offsets / noise)
 
 
-def _loss(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
-    """Loss of a whitened fit, −2 log of its evidence."""
-    return fit.squares + _price_of_fit(fit, rows, batches, price)
-
-
 def _links(fit: BatchCells, batches: Labels) -> Labels:
     """Number (B, B) of cells with a share of the samples of both batches."""
     counts = cell_counts(fit.cells, batches, len(fit.means), len(fit.offsets))
@@ -338,17 +329,16 @@ def _are_matched(
     return bool(connected_components(linked[np.ix_(sizes > 0, sizes > 0)], directed=False)[0] == 1)
 
 
-def _price_of_fit(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
-    """Price of the offsets from the largest batch, and of mean differences between groups of batches without common cells."""
+def _loss(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
+    """Loss of a whitened fit, −2 log of its evidence: squares, and prices of offsets and of groups of batches without common cells."""
     sizes = np.bincount(batches, minlength=len(fit.offsets))
     base = np.argmax(sizes)
     n_groups, groups = connected_components(_links(fit, batches), directed=False)
     labels = groups[batches].astype(np.int64)
     means = group_means(rows - fit.offsets[batches], labels, n_groups)
     group_sizes = np.bincount(labels, minlength=n_groups)
-    return price(fit.offsets - fit.offsets[base], sizes) + price(
-        means - means[groups[base]], group_sizes
-    )
+    of_groups = price(means - means[groups[base]], group_sizes)
+    return fit.squares + (price(fit.offsets - fit.offsets[base], sizes) + of_groups)
 
 
 def _worth_of_cuts(fit: BatchCells, rows: Array, batches: Labels, n_cuts: int) -> float:
