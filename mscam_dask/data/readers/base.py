@@ -147,7 +147,8 @@ class Selection:
 class SourceContents:
     """Contents of one source: requested views, labels (n,) and sample ids (n,), and how they were found.
 
-    `skipped` are names of possible other views, `cell_arrays` the views of each cell array, by name;
+    `skipped` are names of possible other views, `cell_arrays` the views of each cell array, by name; `may_be_ids` are
+    vectors with one id for each sample, not taken as ids yet;
     `labels_explicit` says that the labels were requested; `origin` has what was decided in few words, by title.
     """
 
@@ -160,6 +161,7 @@ class SourceContents:
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     cell_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    may_be_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod

@@ -134,11 +134,13 @@ def contents_of(
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
             "a matrix of its own."
         )
-    named = _named_ids(found, views, may_be_labels, source) if sample_ids is None else None
-    if named is not None:
-        sample_ids = _ids_in(found.values[named])
+    may_be_ids = {} if sample_ids else _vectors_of_ids(found, views, may_be_labels, source)
+    if (named := _surest_ids(may_be_ids, found)) is not None:
+        sample_ids = may_be_ids[named]
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
+        may_be_ids = {}
         others.pop(named, None)
+    others = {name: kind for name, kind in others.items() if name not in may_be_ids}
     if others:
         notes.append(f"{source.path}: left out {_listed(others)}: no matrices of samples.")
     return SourceContents(
@@ -153,35 +155,42 @@ def contents_of(
             group: tuple(view.name for view in views if view.name in names)
             for group, names in found.groups.items()
         },
+        may_be_ids=may_be_ids,
     )
 
 
-def _named_ids(
+def _vectors_of_ids(
     found: Variables, views: Sequence[RowSource], may_be_labels: Collection[str], source: Source
-) -> str | None:
-    """The only variable with one id for each sample, all different, by its name or else text; None if there is none.
+) -> dict[str, tuple[str, ...]]:
+    """Variables with one id for each sample, all different: those with names of ids, text, and whole numbers.
 
-    Text that may be labels, or name the features of a square view, is none. The same ids in two orders are refused.
+    Labels, orders of the samples, and text that may name the features of a square view, are none. The same ids in two
+    orders are refused.
     """
-    may_be = {
-        name: ids
-        for name, value in (found.values.items() if views else ())
-        if Column(ids := _ids_in(value)).is_unique
-        and all(name != view.name and len(ids) == view.shape[0] for view in views)
-    }
     are_square = any(v.view_type == "features" and v.shape[0] == v.shape[1] for v in views)
-    texts = [
-        name
-        for name in may_be
-        if found.values[name].dtype.kind in "US" and name not in may_be_labels and not are_square
-    ]
-    named = [name for name in may_be if id_strength(_own(name)) == CERTAIN]
-    for one, other in itertools.combinations(dict.fromkeys([*named, *texts]), 2):
-        if may_be[one] != may_be[other] and {*may_be[one]} == {*may_be[other]}:
+    found_ids: dict[str, tuple[str, ...]] = {}
+    for name, value in found.values.items() if views else ():
+        ids, strength = _ids_in(value), id_strength(_own(name))
+        if any(name == view.name or len(ids) != view.shape[0] for view in views):
+            continue
+        column, is_text = Column(ids), value.dtype.kind in "US"
+        is_other = name in may_be_labels or (is_text and are_square)
+        is_other |= column.counts_rows and not (is_text or strength)
+        if column.is_unique and (strength == CERTAIN or not is_other):
+            found_ids[name] = ids
+    for one, other in itertools.combinations(found_ids, 2):
+        if found_ids[one] != found_ids[other] and {*found_ids[one]} == {*found_ids[other]}:
             raise DataError(
                 f"{source.path}: {one!r} and {other!r} have the same ids in different orders, so that views may have their "
                 "samples in either. Save each view in a file of its own with its ids."
             )
+    return found_ids
+
+
+def _surest_ids(may_be: Mapping[str, tuple[str, ...]], found: Variables) -> str | None:
+    """The only variable of ids by its name, or else the only one of text; None if there is none."""
+    named = [name for name in may_be if id_strength(_own(name)) == CERTAIN]
+    texts = [name for name in may_be if found.values[name].dtype.kind in "US"]
     different = {may_be[name]: name for name in reversed(named or texts)}
     return next(iter(different.values())) if len(different) == 1 else None
 

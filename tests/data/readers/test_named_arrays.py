@@ -321,3 +321,32 @@ def test_a_file_of_several_arrays_is_refused(tmp_path: Path) -> None:
         np.save(stream, SHAPE)
     with raises(DataError, "a.npy", "np.savez"):
         read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("save", [save_archive, save_version_73])
+@pytest.mark.parametrize("name", ["fallnr", "index", "colour_ids"])
+def test_whole_numbers_are_ids_where_another_file_has_them(
+    tmp_path: Path, save: Any, name: str
+) -> None:
+    ids = np.array([5170, 3442, 9001, 2020, 7007, 1212, 4004, 8118, 6006, 3333][:N])
+    path = tmp_path / f"a{'.npz' if save is save_archive else '.mat'}"
+    save(path, colour=COLOUR, **{name: ids})
+    turned = [save_archive(tmp_path / "b.npz", shape=SHAPE[::-1], nr=ids[::-1]), tmp_path / "b.csv"]
+    table = np.c_[ids, SHAPE][::-1]
+    np.savetxt(turned[1], table, fmt="%.17g", delimiter=",", header="patient,p,q", comments="")
+    for other in turned:
+        report = ingest([path, other], tmp_path / "s.zarr", overwrite=True)
+        data = open_store(tmp_path / "s.zarr")
+        assert data.sample_ids == (*map(str, ids),)
+        assert [note for note in report.notes if repr(name) in note and other.name in note]
+        np.testing.assert_array_equal(data.views[1].read(0, N)[:, :2], SHAPE[:, :2])
+    assert repr(name) in " ".join(ingest(path, tmp_path / "t.zarr").notes)
+
+
+def test_whole_numbers_in_two_orders_may_be_ids_of_either_view(tmp_path: Path) -> None:
+    ids = np.arange(N) * 7 + 100
+    path = save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE, one=ids, two=ids[::-1])
+    with raises(DataError, "a.npz", "'one'", "'two'"):
+        read(path)
+    orders = {"one": np.arange(N), "two": np.arange(N)[::-1]}
+    assert read(save_archive(path, colour=COLOUR, shape=SHAPE, **orders))[1].sample_ids is None
