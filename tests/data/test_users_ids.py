@@ -453,3 +453,17 @@ def test_numbers_of_rows_that_were_filtered_are_ids(
     known = {name: known[name].rename(index=str) for name in ("ba" if is_first else "ab")}
     sources = [tmp_path / f"{name}.csv" for name in known]
     assert outcome(sources, known, tmp_path / "s.zarr", join=join) == "right"
+
+
+@pytest.mark.parametrize("last", ["", "NA", NUMBERS[0]])
+@pytest.mark.parametrize(("name", "place"), [("nr", 0), ("fallnr", 0), ("fallnr", 2)])
+def test_ids_of_another_file_of_which_one_is_missing_or_repeats_are_no_feature(
+    tmp_path: Path, last: Any, name: str, place: int
+) -> None:
+    frame = A.copy()
+    frame.insert(place, name, [*NUMBERS[:-1], last])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (tmp_path / "b.csv").write_text(csv_of(B.set_axis(NUMBERS).iloc[ORDER], name))
+    sources = [Source(tmp_path / "a.csv"), Source(tmp_path / "b.csv", id_column=name)]
+    with raises(DataError, "sample id", "a.csv", repr(str(last))):
+        ingest(sources, tmp_path / "s.zarr", impute="mean")

@@ -166,3 +166,11 @@ def test_probabilities_beside_labels_are_no_ids(tmp_path: Path, has_ids: bool) -
     kinds.to_csv(tmp_path / "kinds.csv", index=False)
     with raises(DataError, "kinds.csv", "2 columns", "probability"):
         ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+
+
+def test_two_columns_under_one_name_of_labels_are_refused(tmp_path: Path) -> None:
+    """One of them would be a feature."""
+    frame = pd.concat([A.assign(kind=[*"uvw"] * 4), pd.Series([*"uuvv"] * 3, A.index)], axis=1)
+    (tmp_path / "a.csv").write_text(csv_of(frame.set_axis([*A.columns, "class", "class"], axis=1)))
+    with raises(DataError, "a.csv", "'class'"):
+        ingest(tmp_path / "a.csv", tmp_path / "s.zarr")

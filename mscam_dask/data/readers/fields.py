@@ -175,6 +175,11 @@ class Column:
         return len(different) == len(self.texts) and not any(map(is_missing, different))
 
     @property
+    def mostly_differs(self) -> bool:
+        """Whether there are more values than half of the rows."""
+        return 2 * len({*self.texts}) > len(self.texts)
+
+    @property
     def tells_rows_apart(self) -> bool:
         """Whether no field is missing or repeated, in several rows."""
         return self.is_unique and tell_rows_apart(self.texts)
@@ -198,7 +203,7 @@ class Column:
     @property
     def is_key(self) -> bool:
         """Whether they are whole numbers that differ."""
-        return len(self.texts) > 0 and self.is_whole and self.is_unique
+        return len(self.texts) > 0 and self.is_unique and self.is_whole
 
     @cached_property
     def has_decimals(self) -> bool:

@@ -120,9 +120,30 @@ def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]
         or _id_column(table, columns, unique[index], is_repeated=firsts[table.head_of(0).key] > 1)
         for index, (table, columns) in enumerate(tables)
     ]
+    known = [
+        (table, columns[key.position])
+        for (table, columns), key in zip(tables, found, strict=True)
+        if key is not None and key.position in columns
+    ]
+    found = [
+        key or _ids_of_others(columns, known)
+        for (_, columns), key in zip(tables, found, strict=True)
+    ]
     _check_row_numbers(tables, found)
     _check_agreement(tables, found)
     return found
+
+
+def _ids_of_others(may_be: Columns, known: Sequence[tuple[Table, Column]]) -> IdColumn | None:
+    """The column with half of the ids of another table, under their name or in front; those missing or repeated are refused later."""
+    for (table, ids), (place, column) in itertools.product(known, may_be.items()):
+        is_first = place == min(may_be) and not ids.counts_rows and column.mostly_differs
+        if is_first or (column.key is not None and column.key == ids.key):
+            own, theirs = {*column.spellings}, {*ids.spellings}
+            n_least = min(len(own), len(theirs)) if column.mostly_differs else len(theirs)
+            if 2 * len(own & theirs) >= n_least:
+                return IdColumn(place, f"as in {table.where}")
+    return None
 
 
 def _check_row_numbers(
@@ -295,8 +316,7 @@ def _id_column(
             continue
         known = [text for text in column.texts if not is_missing(text)]
         is_text = place == 0 and are_names(known, with_numbers=True)
-        mostly_differ = 2 * len(set(column.texts)) > len(column.texts)
-        if (is_text and mostly_differ) or column.strength == CERTAIN:
+        if (is_text and column.mostly_differs) or column.strength == CERTAIN:
             return IdColumn(place, "by its name" if column.strength else "text")
     if first not in unique or first > 0 or not unique[first].is_whole:
         return None

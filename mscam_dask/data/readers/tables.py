@@ -18,6 +18,7 @@ from mscam_dask.data.readers.fields import (
     are_counted,
     are_names,
     are_padded,
+    are_whole,
     is_missing,
     is_value,
     notes_of_keys,
@@ -96,7 +97,9 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
         if (column.strength and not column.has_decimals) or are_padded(column.texts):
             return True
         may_be_shared = place in free[:2] or name.lower() in elsewhere
-        return are_counted(column.texts) or (may_be_shared and column.is_key)
+        if may_be_shared and column.mostly_differs:  # some missing or repeated are refused
+            return are_whole([text for text in column.texts if not is_missing(text)])
+        return are_counted(column.texts)
 
     may_be_ids = itertools.islice(filter(may_have_ids, numbers), _TEXTS)
     return TableRows(table, {*only_text, *may_be_ids}, numbers)
@@ -111,7 +114,13 @@ def _label_columns(table: Table, selection: Selection) -> list[int]:
         if (told is None or place != told.position)
         and (place not in table.left_out or name == selection.labels)
     }
-    return [names[name] for name in _label_names(names, selection)]
+    known = _label_names(names, selection)
+    repeated = [name for name in known if table.columns.count(name) > 1]
+    if repeated:
+        raise DataError(
+            f"{table.where}: several columns are called {repeated[0]!r}, a name of labels. Drop or rename all but one."
+        )
+    return [names[name] for name in known]
 
 
 def _label_names(names: Iterable[str], selection: Selection) -> list[str]:
