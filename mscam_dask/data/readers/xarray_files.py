@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -33,13 +34,15 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Sourc
     with unreadable(source, "a NetCDF file", unpacks=True):
         with source.file.open("rb") as stream:
             is_classic = stream.read(3) == b"CDF"
+        groups: list[str] = []
         if not is_classic:
             needs, instead = ("h5py", "h5netcdf"), "save the file as NetCDF-3"
             with ExitStack() as closing:
-                open_hdf5(source, closing, extra="netcdf", needs=needs, instead=instead)
+                file = open_hdf5(source, closing, extra="netcdf", needs=needs, instead=instead)
+                groups = [name for name in file if not hasattr(file[name], "dtype")]
         engine: Any = "scipy" if is_classic else "h5netcdf"
         dataset = stack.enter_context(xr.open_dataset(source.file, engine=engine, chunks={}))
-        return _from_dataset(dataset, source, selection)
+        return _from_dataset(dataset, source, selection, groups)
 
 
 def read_store(source: Source, selection: Selection) -> SourceContents:
@@ -67,22 +70,27 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
             return one_table(da.from_zarr(node), source)
+        groups = sorted(node.group_keys())
         try:
             dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
         except KeyError:  # without names of dimensions, as zarr itself writes arrays
             arrays = {name: da.from_zarr(array) for name, array in sorted(node.arrays())}
-            return contents_of(arrays, source, selection)
-        return _from_dataset(dataset[sorted(dataset)], source, selection)  # of any order
+            return contents_of(arrays | dict.fromkeys(groups, "group"), source, selection)
+        dataset = dataset[sorted(dataset)]  # of any order
+        return _from_dataset(dataset, source, selection, groups)
 
 
-def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceContents:
+def _from_dataset(
+    dataset: Any, source: Source, selection: Selection, groups: Sequence[str]
+) -> SourceContents:
+    """Contents of the variables of a dataset; `groups` beside them are named as left out."""
     kept = [
         name for name, v in dataset.data_vars.items() if v.ndim < 2 or selection.wants(str(name))
     ]
     skipped = [str(name) for name in dataset.data_vars if name not in kept]
     dataset = dataset[kept]
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
-    dimension = sample_dimension(dataset) if tables or not skipped else ""
+    dimension = sample_dimension(dataset) if tables else ""
     of_samples = [name for name, one in dataset.coords.items() if one.dims == (dimension,)]
     dataset = dataset.reset_coords([name for name in of_samples if name != dimension])  # labels
     if any(table.dims[0] == dimension for table in tables):
@@ -91,7 +99,7 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         str(name): _variable(variable, dimension) for name, variable in dataset.data_vars.items()
     }
     return contents_of(
-        variables,
+        variables | dict.fromkeys(groups, "group"),
         replace(source, samples_in="rows"),
         selection,
         sample_ids=sample_ids_of(tables[0].transpose(dimension, ...)) if tables else None,

@@ -182,19 +182,17 @@ def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...]
 def sample_dimension(dataset: Any) -> str:
     """Name of the one dimension, or that called "sample", of all two-dimensional variables of an xarray.Dataset."""
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
-    shared = [
-        str(dimension)
-        for dimension in (tables[0].dims if tables else ())
-        if all(dimension in table.dims for table in tables)
-    ]
-    preferred = [*({"sample"} & {*shared} or filter(is_of_samples, shared))] or shared
-    if len(preferred) == 1:
+    known = dict.fromkeys(str(dimension) for table in tables for dimension in table.dims)
+    shared = [name for name in known if all(name in table.dims for table in tables)]
+    preferred = [*({"sample"} & {*shared} or filter(is_of_samples, shared))]
+    preferred = preferred or [*filter(is_of_samples, known)] or shared
+    if len(preferred) == 1 and preferred[0] in shared:
         return preferred[0]
     found = {str(name): tuple(variable.dims) for name, variable in dataset.data_vars.items()}
     raise DataError(
         f"The dataset's variables {found} share {'the dimensions ' + str(shared) if shared else 'no dimension'}; "
-        "allowed is exactly one shared dimension, the samples, or one called 'sample'. "
-        "Rename it, for example dataset.rename({'rows': 'sample'})."
+        "allowed is exactly one shared dimension, the samples, or one called 'sample'. Rename it, for example "
+        "dataset.rename({'rows': 'sample'}), or leave out variables without it (dataset[names], --view NAME for each other one)."
     )
 
 

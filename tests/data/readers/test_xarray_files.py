@@ -138,3 +138,39 @@ def test_a_store_of_anndata_is_refused_because_its_names_of_samples_are_not_read
     group.create_array("X", data=COLOUR)
     with raises(DataError, "a.zarr", "anndata", "write_h5ad"):
         read(tmp_path / "a.zarr")
+
+
+@pytest.mark.parametrize("name", SAVE)
+def test_a_dimension_of_samples_that_some_variables_lack_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    """A matrix of pairs of genes shares these with the measurements, but they are no samples."""
+    path = tmp_path / name
+    pairs = xr.Dataset({"a": (("cell", "gene"), COLOUR), "b": (("gene", "other"), np.eye(3))})
+    SAVE[name](pairs, path)
+    with raises(DataError, "('cell', 'gene')", "('gene', 'other')", "--view"):
+        read(path)
+    np.testing.assert_array_equal(read(path, views=("a",))[0]["a"], COLOUR)
+    named = pairs.rename(cell="subject", other="cell").drop_vars("b")
+    SAVE[name](named.assign(b=(("subject", "cell"), GAPS)), path.with_name(f"2{name}"))
+    values, _ = read(path.with_name(f"2{name}"))  # by cells as features
+    assert {*values} == {"a", "b"}
+
+
+@pytest.mark.parametrize("name", ["a.nc", "zarr_3"])
+def test_groups_are_named_as_left_out(tmp_path: Path, name: str) -> None:
+    path, data = tmp_path / name, dataset()[["colour"]]
+    SAVE[name](data, path)
+    if name == "a.nc":
+        data.to_netcdf(path, engine="h5netcdf", group="inner", mode="a")
+    else:
+        zarr.open_group(path).create_group("inner").create_array("X", data=COLOUR)
+    values, loaded = read(path)
+    assert [*values] == ["colour"]
+    assert "'inner' (group)" in " ".join(loaded.notes)
+
+
+def test_a_store_of_groups_alone_has_no_view(tmp_path: Path) -> None:
+    zarr.open_group(tmp_path / "a.zarr", mode="w").create_group("inner")["X"] = COLOUR
+    with raises(DataError, "a.zarr", "'inner' (group)"):
+        read(tmp_path / "a.zarr")
