@@ -329,3 +329,14 @@ def test_batches_among_the_rows_of_features_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(csv_of(A.assign(batch=np.arange(12) % 2).T))
     notes = ingest(Source(tmp_path / "a.csv", samples_in="columns"), tmp_path / "s.zarr").notes
     assert any(re.match(quotes("a.csv", "'batch'", "--labels"), note) for note in notes)
+
+
+@pytest.mark.parametrize("codes", [(97, 98, 99), (-1, -8, -9), (996, 998, 999), (-77, -88, -99)])
+def test_several_codes_of_missing_cells_in_a_column_are_told(
+    tmp_path: Path, codes: tuple[int, ...]
+) -> None:
+    answers = A.assign(answer=[1, 2, 3, 4, 5, 4, 3, 2, 1, *codes])
+    assert f"'answer', have {codes[-1]}," in notes_on(tmp_path, csv_of(answers))
+    (tmp_path / "s.zarr").rename(tmp_path / "t.zarr")
+    scores = A.assign(change=[-9, -8, -7, -5, -4, -2, -1, 0, 2, 5, 8, 9])
+    assert "'change'" not in notes_on(tmp_path, csv_of(scores))

@@ -168,6 +168,15 @@ def _are_codes(values: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.isin(np.abs(values).astype(np.float32), _CODES)
 
 
+def _may_mark(values: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which values of columns are their codes, or others of the same sign for other reasons, such as 97 and 98 beside 99."""
+    are_near = (codes >= _LONG_CODE) & (values > codes - 10) & (np.floor(values) == values)
+    may_mark: NDArray[np.bool_] = (np.sign(values) == np.sign(codes)) & (
+        _are_codes(values) | are_near
+    )
+    return may_mark
+
+
 def _is_most_frequent(column: NDArray[np.float64], code: float) -> bool:
     """Return whether a value is more than twice as frequent as any other."""
     kinds, counts = np.unique(column, return_counts=True)
@@ -186,7 +195,7 @@ def issues_of_codes(view: RowSource) -> list[DataIssue]:
     low, high = np.full((2, len(codes)), np.nan)
     for start, stop in row_ranges(view) if len(codes) else ():
         rows = view.read(start, stop)[:, columns]
-        rows = np.where(rows == codes, np.nan, rows)
+        rows = np.where(_may_mark(rows, codes), np.nan, rows)
         low, high = np.fmin(low, np.fmin.reduce(rows)), np.fmax(high, np.fmax.reduce(rows))
     is_below = (codes < 0) & ((low >= 0) | (2 * (low - codes) > high - low))
     is_far = is_below | (np.fmax(-low, high) < np.abs(codes) / 10)
