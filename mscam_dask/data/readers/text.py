@@ -143,15 +143,20 @@ def _table(
         left_out |= dict.fromkeys({*places} - {id_position}, "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
     number_rows = are_whole([row[0] for row in body])
+    causes = {
+        ",": "a comma may be a decimal mark. Write decimal points",
+        None: "ids may have blanks in them. Write quotes around ids",
+    }
     if (
         has_row_names
-        and delimiter == ","
+        and delimiter in causes
         and not number_rows
         and id_strength(columns[1]) == CERTAIN
+        and any(row[0] != row[1] for row in body)
     ):
         raise DataError(
-            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: a comma may be a "
-            "decimal mark. Write decimal points, or a name of the first column into the header."
+            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: {causes[delimiter]}, or a "
+            "name of the first column into the header."
         )
     n_apart = len(above) - (first is not None and n_lines == 0)
     said = [
@@ -319,8 +324,10 @@ def _has_header(
         doubt = bool(numbers) and not has_texts and first[0] != ""
         taken = f"the names of columns (--no-header if it is a {what})"
     else:
-        is_odd = is_above_decimals and is_whole and differ and len(numbers) > 1
-        is_full = len(first) > 1 and len(numbers) >= len(first) - 1
+        is_odd = is_above_decimals and is_whole and differ
+        are_decimals = len(body) >= _RISING and not any(map(are_whole, body))
+        is_odd &= len(first) > 1 or are_decimals
+        is_full = len(numbers) >= max(1, len(first) - 1)
         doubt = has_texts or (is_full and (has_ids or stands_out or is_odd))
         taken = f"the first {what} (--header if it names the columns)"
     note = f"{where}: first line {shown_fields(first)} taken as {taken}."

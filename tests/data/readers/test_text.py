@@ -114,6 +114,21 @@ def test_a_first_line_taken_as_a_sample_is_told_where_it_may_be_none(
     assert any("--header" in note for note in loaded.notes) == has_note
 
 
+@pytest.mark.parametrize("first", ["0", "12"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_whole_number_above_decimals_is_told(tmp_path: Path, first: str, is_whole: bool) -> None:
+    """The name that pandas gives a series, or the number of rows."""
+    values = [f"{row}.5" for row in range(11)] + ["3" if is_whole else "3.5"]
+    notes = table(write(tmp_path, "\n".join([first, *values])))[1].notes
+    assert any("--header" in note for note in notes) != is_whole
+
+
+def test_blanks_in_ids_are_no_end_of_names_of_rows(tmp_path: Path) -> None:
+    rows = [f"{name} Li  {row}.5 {row}.7" for row, name in enumerate(["Al", "Bo", "Cy"])]
+    with raises(DataError, "'patient'", "quotes"):
+        table(write(tmp_path, "\n".join(["patient  a b", *rows])))
+
+
 @pytest.mark.parametrize("heading", ["", "h\n", "# a\x0cb\n", "# a\u2028b\n"])
 @pytest.mark.parametrize("values", [[None, 2.0, 3.0], [1.5, None, None, 3.0]])
 @pytest.mark.parametrize("blank", ["", " \u3000\x1f"])
