@@ -499,9 +499,9 @@ def _discriminants(
     weighted = means * np.sqrt(sizes)[:, None]
     covariance = (sums.squares - weighted.T @ weighted) / free
     mean_variance = float(np.trace(covariance)) / p
-    own = folds.cells[rows]
-    products = (points @ means.T)[rows, own]
-    residual = folds.squares[rows] - 2.0 * products + np.einsum("ij,ij->i", means, means)[own]
+    own = means[folds.cells]
+    products, lengths = np.einsum("ij,ij->i", points, own), np.einsum("ij,ij->i", own, own)
+    residual = (folds.squares - 2.0 * products + lengths)[rows]
     total = float(np.sum(covariance**2))
     spread = total / p - mean_variance**2
     noise = max(0.0, float(np.sum(residual**2)) / free**2 - total / free) / p
