@@ -55,7 +55,7 @@ def _version_5(source: Source) -> Iterator[tuple[str, Any]]:
     from scipy.io import loadmat
 
     _check_by_trial(source)
-    for name, value in loadmat(source.file).items():
+    for name, value in loadmat(source.file, spmatrix=False).items():
         if not name.startswith("__"):
             yield name, _value(value, source, f"{source.path}: {name!r}")
 
@@ -95,7 +95,7 @@ hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
 limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
 resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-loadmat(file)
+loadmat(file, spmatrix=False)
 """
 
 
