@@ -196,8 +196,8 @@ class TestedClusters:
     def border(self, first: int, second: int) -> tuple[float, NDArray[np.int64]]:
         """Largest p-value of all scales, and its counts left of, at and right of the border.
 
-        Where it holds by all facing parts together, two of them with a bridge are tested alone. Where it does not, it may be
-        curved: each two facing parts of the last scale are tested alone.
+        Where it holds by all facing parts together, two of them with a bridge are tested alone. Where it does not hold, it may
+        be curved: each two facing parts of the last scale are tested alone.
         """
         if min(self.sizes[first], self.sizes[second]) < SMALLEST:
             return 1.0, np.zeros(3, dtype=np.int64)
@@ -217,9 +217,9 @@ class TestedClusters:
                     if _is_bridge(halves, len(pairs)):
                         found.append(halves)
                         p_values.append(_p_value(halves))
-        elif curved := self._curved(*facing[-1], first, second):
-            return curved
         largest = int(np.argmax(p_values))
+        if p_values[largest] > RULES.level and (curved := self._curved(*facing[-1], first, second)):
+            return curved
         return p_values[largest], _counts(found[largest])
 
     def _curved(
