@@ -340,3 +340,24 @@ def test_several_codes_of_missing_cells_in_a_column_are_told(
     (tmp_path / "s.zarr").rename(tmp_path / "t.zarr")
     scores = A.assign(change=[-9, -8, -7, -5, -4, -2, -1, 0, 2, 5, 8, 9])
     assert "'change'" not in notes_on(tmp_path, csv_of(scores))
+
+
+def test_keys_of_a_long_table_of_several_columns_are_told(tmp_path: Path) -> None:
+    """Several visits of a patient, or relations of pairs, as those of GCTA."""
+    visits = pd.concat([A.assign(kode=NUMBERS, visit=visit) for visit in range(3)])
+    visits = visits.sort_values(["kode", "visit"])[["kode", "visit", *A]]
+    pairs = [f"{i} {j} 1000 {1 / (1 + i + j):.4f}" for i in range(9) for j in range(i + 1)]
+    for text, names in (
+        (visits.to_csv(index=False), ["'kode'", "'visit'"]),
+        ("\n".join(pairs), ["'column 0'", "'column 1'"]),
+    ):
+        said = notes_on(tmp_path, text)
+        assert re.search(quotes(*names, "keys"), said)
+        (tmp_path / "s.zarr").rename(tmp_path / names[0])
+    assert "keys" not in notes_on(tmp_path, visits.iloc[::-1, [0, 2, 3, 4]].to_csv(index=False))
+
+
+def test_whole_numbers_below_an_empty_name_among_others_are_a_feature(tmp_path: Path) -> None:
+    """The second column below a merged header."""
+    frame = A.assign(a1=NUMBERS).set_axis(["a0", "", "a2", ""], axis=1)
+    assert read(tmp_path, {"a.csv": csv_of(frame)}, (frame,)) == "right"

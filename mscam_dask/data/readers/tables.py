@@ -57,7 +57,7 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
 )
 _MEASURE = re.compile(  # in names of columns of which a sample has several
     r"[\W_]*(?<![^\W_])((max|razor)?lfq|intensity|ibaq|ms/ms|spectral|counts?|unique|total|razor|peptides?|sequence coverage|"
-    r"tpm|[fr]pkm|cpm|abundance|quantity)(?![^\W_])[\W_]*",
+    r"tpm|[fr]pkm|cpm|abundance|quantity|num|frac|percent)(?![^\W_])[\W_]*",
     re.IGNORECASE,
 )
 _HEADINGS = 3  # first rows, of which the first may be a second header
@@ -230,7 +230,8 @@ def _why_no_feature(
     if label_rank(column.name or "") and column.tells_rows_apart:
         return "named as labels are, but differs in every row"
     is_apart = ids is not None or column.name == ""
-    signs = (is_apart, column.may_number_rows, place == 0 and column.counts_rows)
+    may_number = column.may_number_rows and (is_behind_numbers or column.name != "")
+    signs = (is_apart, may_number, place == 0 and column.counts_rows)
     if sum(signs) > 1 and column.is_key:
         return _ROW_NUMBERS
     if ids is not None:
@@ -249,28 +250,34 @@ def _notes_without_ids(
     """Notes on features of a table that has no ids, but maybe `numbers` of its rows; a long table is refused."""
     notes = notes_of_keys(values, names)
     if numbers is None:
-        _check_long(table, values)
-        notes += _notes_of_axis(values, names)
+        notes += [*_notes_of_long(table, values, names), *_notes_of_axis(values, names)]
     return notes
 
 
-def _check_long(table: Table, values: NDArray[Any]) -> None:
-    """Refuse three columns of which the first two have no combination twice, and all or sorted ones, as a long table has."""
-    if values.shape[1] != _LONG or not len(values):
-        return
-    pairs, n_rows = values[:, :2], len(values)
+def _notes_of_long(table: Table, values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on two first columns that have no combination twice, and all or sorted ones, as keys of a long table; of three in all they are refused."""
+    n_rows, n_columns = values.shape
+    pairs, steps = values[:, :2], np.diff(values[:, :2], axis=0).T
+    are_whole_numbers = (np.floor(pairs) == pairs).all()
+    if n_columns < _LONG or (n_columns > _LONG and not are_whole_numbers):
+        return []
     sizes = [len(np.unique(keys)) for keys in pairs.T]
-    orders = np.lexsort(pairs.T), np.lexsort(pairs.T[::-1])
-    is_long = math.prod(sizes) == n_rows or (
-        (np.floor(pairs) == pairs).all() and any((np.diff(order) == 1).all() for order in orders)
+    are_sorted = are_whole_numbers and any(
+        ((a > 0) | ((a == 0) & (b > 0))).all() for a, b in (steps, steps[::-1])
     )
-    if is_long and min(sizes) > 1 and 2 * max(sizes) <= n_rows == len(np.unique(pairs, axis=0)):
-        first, second, third = table.columns[:_LONG]
-        raise DataError(
-            f"{table.where}: {first!r} and {second!r} have no combination of their {sizes[0]} and {sizes[1]} values twice, as "
-            "a long table with several rows for a sample has. Give each sample one row (pandas: "
-            f"frame.pivot(index={first!r}, columns={second!r}, values={third!r})), or set id_column=False (--id-column none) if each row is one."
-        )
+    are_all = math.prod(sizes) == n_rows == len(np.unique(pairs, axis=0))
+    if not (are_sorted or are_all) or min(sizes) < 2 or 2 * max(sizes) > n_rows:
+        return []
+    first, second, third = names[:_LONG]
+    found = f"{first!r} and {second!r} have no combination of their {sizes[0]} and {sizes[1]} values twice, as "
+    if n_columns > _LONG:
+        return [
+            f"columns {found}keys of rows have, and are taken as features; drop them if they are keys."
+        ]
+    raise DataError(
+        f"{table.where}: {found}a long table with several rows for a sample has. Give each sample one row (pandas: "
+        f"frame.pivot(index={first!r}, columns={second!r}, values={third!r})), or set id_column=False (--id-column none) if each row is one."
+    )
 
 
 def _check_order(table: Table, ids: Column, other: Column) -> None:
