@@ -212,7 +212,7 @@ def _with_shared_ids(item: SourceContents, loaded: Sequence[SourceContents]) -> 
     for name, own in item.may_be_ids.items():
         for other in others:
             known = (other.sample_ids or (), *other.may_be_ids.values())
-            if any(2 * len({*own} & {*ids}) >= max(1, min(len(own), len(ids))) for ids in known):
+            if any(_are_shared(own, ids) for ids in known):
                 note = f"{item.where}: {name!r} taken as sample ids (as in {other.where})."
                 return replace(item, sample_ids=own, notes=(*item.notes, note))
     if item.may_be_ids:
@@ -225,6 +225,12 @@ def _with_shared_ids(item: SourceContents, loaded: Sequence[SourceContents]) -> 
     return item
 
 
+def _are_shared(own: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Return whether half of the ids are in both; all, if they may number the rows."""
+    n_least = min(len(own), len(theirs)) * (2 if are_counted(theirs, in_order=False) else 1)
+    return 2 * len({*own} & {*theirs}) >= max(1, n_least)
+
+
 def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
@@ -235,9 +241,11 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
                 "rows may be in either. Write the numbers to both files, or to neither if row i is the same sample."
             )
         if name := next(filter(None, (column_of_ids(v, joined.ids) for v in item.views)), ""):
+            told = f"Give it a name of ids, such as sample_id, or tell it in Python (Source(..., id_column={name!r}))"
+            if not item.origin:  # an array
+                told = "Save it as a vector 'sample_ids' beside the other columns (numpy.savez)"
             raise DataError(
-                f"{item.where}: column {name!r} has the sample ids of {first}. Give it a name of ids, such as sample_id, or tell it "
-                f"in Python (Source(..., id_column={name!r})); drop it if its rows are in the order of {first}."
+                f"{item.where}: column {name!r} has the sample ids of {first}. {told}; drop it if its rows are in the order of {first}."
             )
         note = f"{item.where} has no sample ids; its rows are taken in the order of {first}."
         return replace(item, notes=(*item.notes, note))

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
@@ -107,7 +107,11 @@ def contents_of(
             continue
         if wanted is not None and around.isdisjoint(wanted):
             left += [name] if is_matrix(value) else []
-        elif is_matrix(value) and min(value.shape) >= least:
+        elif (
+            is_matrix(value)
+            and min(value.shape) >= least
+            and (wanted is not None or not _are_named_ids(name, value))
+        ):
             tables[name] = value.T if source.samples_in == "columns" else value
         else:
             others[name] = _describe(value)
@@ -157,6 +161,12 @@ def contents_of(
         },
         may_be_ids=may_be_ids,
     )
+
+
+def _are_named_ids(name: str, value: Any) -> bool:
+    """Return whether a vector has different ids by its name."""
+    ids = _ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
+    return len(ids) > 1 and len({*ids}) == len(ids)
 
 
 def _vectors_of_ids(
@@ -501,7 +511,9 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
             if may_be_view and not (has_role or is_wanted):
                 left.append(name)
                 continue
-            value = _array(archive, key, source) if may_be_view or has_role else None
+            value = None
+            with nullcontext() if may_be_view or has_role else suppress(DataError):  # of objects
+                value = _array(archive, key, source)
             if may_be_view or _labels_in(value) is not None or _ids_in(value):
                 variables[name] = value
             else:

@@ -350,3 +350,43 @@ def test_whole_numbers_in_two_orders_may_be_ids_of_either_view(tmp_path: Path) -
         read(path)
     orders = {"one": np.arange(N), "two": np.arange(N)[::-1]}
     assert read(save_archive(path, colour=COLOUR, shape=SHAPE, **orders))[1].sample_ids is None
+
+
+@pytest.mark.parametrize("views", [{"view_0": COLOUR}, {"colour": COLOUR}])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"fallnr": np.array([51, 34, 90, 20, 70, 12, 40])},
+        {"names": np.array([*"pqrstuv"])},
+        {"patient_id": np.array([[51], [34], [90], [20], [70], [12], [40]])},
+    ],
+)
+def test_ids_beside_views_match_the_rows_of_a_table(
+    tmp_path: Path, views: dict[str, Any], ids: dict[str, Any]
+) -> None:
+    path = save_archive(tmp_path / "a.npz", **views, **ids)
+    (known,) = (values.ravel().tolist() for values in ids.values())
+    rows = [f"{item},{row}.5,1.5" for row, item in enumerate(known)]
+    (tmp_path / "b.csv").write_text("\n".join(["patient,p,q", *rows[::-1]]))
+    ingest([path, tmp_path / "b.csv"], tmp_path / "s.zarr")
+    data = open_store(tmp_path / "s.zarr")
+    assert data.sample_ids == (*map(str, known),)
+    assert data.view_names == (*views, "b")
+    assert data.views[1].read(0, N)[:, 0].tolist() == [row + 0.5 for row in range(N)]
+
+
+def test_days_are_no_row_numbers_of_a_table(tmp_path: Path) -> None:
+    path = save_archive(tmp_path / "a.npz", colour=COLOUR, day=np.array([1, 2, 3, 5, 6, 8, 9]))
+    rows = [f"{row + 1},{row}.5,1.5" for row in range(N)]
+    (tmp_path / "b.csv").write_text("\n".join(["nr,p,q", *rows]))
+    notes = ingest([path, tmp_path / "b.csv"], tmp_path / "s.zarr").notes
+    assert "a.npz: left out ['day']" in " ".join(notes)
+
+
+def test_ids_in_a_matrix_beside_a_table_are_asked_for_as_a_vector(tmp_path: Path) -> None:
+    ids = np.array([51, 34, 90, 20, 70, 12, 40])
+    np.save(tmp_path / "a.npy", np.c_[ids, COLOUR])
+    rows = [f"{item},{row}.5,1.5" for row, item in enumerate(ids[::-1])]
+    (tmp_path / "b.csv").write_text("\n".join(["patient,p,q", *rows]))
+    with raises(DataError, "a.npy", "'column 0'", "savez"):
+        ingest([tmp_path / "a.npy", tmp_path / "b.csv"], tmp_path / "s.zarr")
