@@ -467,3 +467,28 @@ def test_ids_of_another_file_of_which_one_is_missing_or_repeats_are_no_feature(
     sources = [Source(tmp_path / "a.csv"), Source(tmp_path / "b.csv", id_column=name)]
     with raises(DataError, "sample id", "a.csv", repr(str(last))):
         ingest(sources, tmp_path / "s.zarr", impute="mean")
+
+
+@pytest.mark.parametrize("mark", [",", ";"])
+def test_ids_that_a_spreadsheet_rounded_are_named(tmp_path: Path, mark: str) -> None:
+    point = "." if mark == "," else ","
+    rounded = [f"{12345678901200 + row:.5E}".replace(".", point) for row in range(12)]
+    (tmp_path / "a.csv").write_text(csv_of(A.set_axis(rounded), sep=mark))
+    with raises(DataError, "a.csv", repr(rounded[0]), "format of text"):
+        ingest(tmp_path / "a.csv", tmp_path / "s.zarr")
+    frame = A.set_axis([*TEXTS[:-1], TEXTS[0]])  # other ids that repeat
+    (tmp_path / "a.csv").write_text(csv_of(frame))
+    with raises(DataError, "a.csv", repr(TEXTS[0]), "unique"):
+        ingest(tmp_path / "a.csv", tmp_path / "s.zarr")
+
+
+def test_an_index_in_a_file_without_notes_of_pandas_has_ids(tmp_path: Path) -> None:
+    """As polars and others write it."""
+    pytest.importorskip("pyarrow")
+    frame = A.set_axis(NUMBERS).reset_index(names="__index_level_0__")
+    frame.to_parquet(tmp_path / "a.parquet", index=False)
+    other = B.set_axis(NUMBERS).iloc[ORDER]
+    (tmp_path / "b.csv").write_text(csv_of(other, "pid"))
+    sources = [tmp_path / "a.parquet", tmp_path / "b.csv"]
+    known = {"a": A.set_axis(NUMBERS), "b": other}
+    assert outcome(sources, known, tmp_path / "s.zarr") == "right"

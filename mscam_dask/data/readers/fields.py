@@ -23,7 +23,9 @@ _MINUS = "\u2212"  # of typeset tables
 TRUTH = {"true": "1", "false": "0"}
 """Numbers of truth values, which pandas and R write in any case."""
 
-_OF_ROW_NUMBERS = re.compile(r"(unnamed\d*|index|level0|row|rowid|rownumber)?", re.IGNORECASE)
+_OF_ROW_NUMBERS = re.compile(
+    r"(unnamed\d*|index|(index)?level0|row|rowid|rownumber)?", re.IGNORECASE
+)
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
