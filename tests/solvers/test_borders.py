@@ -120,14 +120,19 @@ def moons(seed: int, n: int) -> tuple[Array, Labels]:
 def test_curved_clusters_around_each_other_have_a_border(
     shape: Callable[[int, int], tuple[Array, Labels]],
 ) -> None:
-    held = held_by_chance = 0
+    held = corrected = held_by_chance = 0
     for seed in range(10):
         rows, labels = shape(seed, 600)
         rng = np.random.default_rng(seed)
         points = as_points(rows @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(600, 8)))
         held += largest_p_value(points, labels) <= 0.05
         held_by_chance += largest_p_value(points, rng.permutation(labels)) <= 0.05
+        found = borders(points, labels, 2)
+        left, center, right = found.counts[0, 1].tolist()
+        p_value = valley_p_value(left, center, right, RULES.depth)
+        corrected += found.p_values[0, 1] == pytest.approx(64 * p_value)  # of 8 x 8 parts
     assert held >= 8
+    assert corrected >= 8
     assert held_by_chance == 0
 
 

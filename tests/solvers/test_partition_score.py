@@ -44,7 +44,7 @@ from mscam_dask.solvers.row_blocks import ViewShape, ViewType
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 from tests import oracle
-from tests.solvers.test_borders import normals
+from tests.solvers.test_borders import as_points, normals, rings
 from tests.synthetic import Array, gaussian_views
 
 GIVEN = Parameters(n_clusters=3)
@@ -444,3 +444,12 @@ def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     value, found = best_by_p_value(points, linkages, [labels], 3)
     assert value <= p_values[1]
     assert adjusted_rand_score(labels, found) == 1.0
+
+
+def test_a_cut_into_curved_clusters_is_tested_as_it_is() -> None:
+    rows, labels = rings(0, 600)
+    rng = np.random.default_rng(0)
+    points = as_points(rows @ rng.normal(size=(2, 8)) + 0.1 * rng.normal(size=(600, 8)))
+    value, found = best_by_p_value(points, [], [labels], 2)
+    assert value <= RULES.level
+    np.testing.assert_array_equal(found, labels)
