@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -229,13 +228,13 @@ class TestedClusters:
 
         Each is multiplied by the number of pairs of parts of the two clusters. Both must have several parts.
         """
-        n_parts = [np.count_nonzero(scale.clusters == cluster) for cluster in (first, second)]
-        if not len(pairs) or min(n_parts) < 2:
+        own, others = np.bincount(scale.clusters)[[first, second]].tolist()
+        if not len(pairs) or min(own, others) < 2:
             return None
         largest, counts = 0.0, np.zeros(3, dtype=np.int64)
         for pair in pairs:
             halves = self._halves(scale, pair[:1], pair[1:])
-            p_value = math.prod(n_parts) * _p_value(halves)
+            p_value = own * others * _p_value(halves)
             if p_value > RULES.level:
                 return None
             if p_value >= largest:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +20,7 @@ from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import ConfigurationError, DataWarning
+from mscam_dask.monitor.events import JsonLines
 from mscam_dask.types.events import (
     FitEvent,
     FitFinished,
@@ -229,10 +232,17 @@ def test_a_ring_around_another_is_two_clusters(seed: int) -> None:
     labels, angle = rng.integers(2, size=500), rng.uniform(0.0, 2.0 * np.pi, 500)
     rings = (1.0 + 1.5 * labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     views = [rings @ rng.normal(size=(2, d)) + 0.2 * rng.normal(size=(500, d)) for d in (6, 8)]
-    model = MSCAM("auto", n_jobs=1).fit(views)
+    log = io.BytesIO()
+    model = MSCAM("auto", n_jobs=1, callbacks=[JsonLines(log)]).fit(views)
     assert model.n_clusters_ == 2
     assert model.structure_ is Structure.CLEAR
     assert adjusted_rand_score(labels, model.labels_) > 0.95
+    (selection,) = [
+        event
+        for event in map(json.loads, log.getvalue().splitlines())
+        if event["event"] == "n_clusters_selected"
+    ]
+    assert selection["p_values"][0] <= RULES.level
 
 
 EITHER = Choices(initial_graph=True)
