@@ -272,7 +272,7 @@ def best_by_p_value(
     """Least of the largest p-values of partitions into c clusters, and its partition.
 
     The partitions are the cuts and the candidates from linkages, each with one round of reassignment; 1 and zeros without any.
-    A cut that would change in more than a few samples is kept: its clusters are curved.
+    A cut in which this would move more than a few samples is taken as it is: its clusters may be curved.
     """
     found = []
     for labels in cuts:

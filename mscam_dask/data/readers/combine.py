@@ -226,7 +226,7 @@ def _with_shared_ids(item: SourceContents, loaded: Sequence[SourceContents]) -> 
 
 
 def _are_shared(own: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Return whether half of the ids are in both; all, if they may number the rows."""
+    """Return whether both have half of the ids of the shorter, or all of them if they may number the rows."""
     n_least = min(len(own), len(theirs)) * (2 if are_counted(theirs, in_order=False) else 1)
     return 2 * len({*own} & {*theirs}) >= max(1, n_least)
 

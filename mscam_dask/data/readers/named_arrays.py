@@ -164,7 +164,7 @@ def contents_of(
 
 
 def _are_named_ids(name: str, value: Any) -> bool:
-    """Return whether a vector has different ids by its name."""
+    """Return whether a variable with a name of ids is a vector of ids that all differ."""
     ids = _ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
     return len(ids) > 1 and len({*ids}) == len(ids)
 
@@ -512,7 +512,9 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
                 left.append(name)
                 continue
             value = None
-            with nullcontext() if may_be_view or has_role else suppress(DataError):  # of objects
+            with (
+                nullcontext() if may_be_view or has_role else suppress(DataError)
+            ):  # objects are no ids
                 value = _array(archive, key, source)
             if may_be_view or _labels_in(value) is not None or _ids_in(value):
                 variables[name] = value
