@@ -370,16 +370,16 @@ def _samples_below(
 
 
 def nested_cells(
-    points: NDArray[np.float64], labels: NDArray[np.int64]
+    points: NDArray[np.float64], labels: NDArray[np.int64], n_scales: int = _N_SCALES
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cells (n,) of the finest scale, and the part (4, K) of each at every scale, of which the first is the clusters.
+    """Cells (n,) of the last scale, and the part (n_scales, K) of each at every scale, of which the first is the clusters.
 
     Each part with samples enough is halved at its mean along its first principal axis.
     """
     labels = np.unique(labels, return_inverse=True)[1]
     parts = [np.flatnonzero(labels == cluster) for cluster in range(int(labels.max()) + 1)]
     numbers = [labels]
-    for _ in range(_N_SCALES - 1):
+    for _ in range(n_scales - 1):
         parts = [half for rows in parts for half in _halves(points, rows)]
         number = np.empty(len(labels), dtype=np.int64)
         for index, rows in enumerate(parts):

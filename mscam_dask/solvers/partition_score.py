@@ -29,7 +29,15 @@ from mscam_dask.linalg.neighbor_information import (
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
-from mscam_dask.solvers.borders import JointPoints, cell_functions
+from mscam_dask.solvers.borders import (
+    N_FOLDS,
+    CellFolds,
+    JointPoints,
+    cell_folds,
+    fold_functions,
+    fold_sums,
+    nested_cells,
+)
 from mscam_dask.solvers.graph_update import (
     GraphRows,
     row_weights_between,
@@ -229,32 +237,51 @@ def agreement_with_clusters(
 def views_agree(
     views: Sequence[ReferenceGraphs], points: JointPoints, labels: NDArray[np.int64]
 ) -> bool:
-    """Whether some cluster has cross-fitted discriminants that are correlated between views more than by chance.
+    """Whether half of a cluster has discriminants that are correlated between views more than by chance.
 
-    The discriminant of a cluster is its discriminant function minus the mean of those of all samples. If views are
-    independent, the sum over pairs of views of the correlations of their discriminants has mean 0, and variance 1/n for
-    each pair; the level is divided by the number of clusters. Samples that a view does not have count as 0, because their
-    points come from other views. True of a single view.
+    Halves, because clusters around each other have one mean. The halves and discriminants of each fold of samples come from
+    the other folds; a discriminant is the discriminant function of a half minus the mean of all. If views are independent,
+    the sum over pairs of views of the correlations of their discriminants has mean 0, and variance 1/n for each pair; the
+    level is divided by the number of halves. Samples that a view does not have count as 0, because their points come from
+    other views. True of a single view.
     """
     if len(views) == 1:
         return True
-    n, n_clusters = len(labels), int(labels.max()) + 1
-    scores = np.zeros((len(views), n, n_clusters))
+    n = len(labels)
+    present = [np.arange(n) if view.present is None else view.present.samples for view in views]
+    scores = np.zeros((len(views), n, 2 * (int(labels.max()) + 1)))
+    folds = cell_folds(points.rows, labels).folds
+    for fold in range(N_FOLDS):
+        others, halves = np.flatnonzero(folds != fold), np.zeros(n, dtype=np.int64)
+        halves[others], _ = nested_cells(points.rows[others], labels[others], n_scales=2)
+        for rows, has, one in zip(points.views, present, scores, strict=True):
+            tested = has[folds[has] == fold]
+            values = _discriminants(rows[has], halves[has], folds[has] != fold)
+            one[tested, : values.shape[1]] = values
     shares = np.zeros((len(views), n))  # of a sample in the samples of a view
-    for view, one, share, rows in zip(views, scores, shares, points.views, strict=True):
-        has = np.arange(n) if view.present is None else view.present.samples
+    for has, share, one in zip(present, shares, scores, strict=True):
         share[has] = 1.0 / len(has)
-        here, own = np.unique(labels[has], return_inverse=True)
-        values = cell_functions(rows[has], own).values
-        values -= values @ (np.bincount(own) / len(own))[:, None]
-        values -= values.mean(axis=0)
-        values = np.ldexp(values, -safe_exponent(np.abs(values).max(axis=0)))
-        lengths = np.linalg.norm(values, axis=0)
-        one[np.ix_(has, here)] = values / np.where(lengths > 0.0, lengths, 1.0)
+        one[:] = np.ldexp(one, -safe_exponent(np.abs(one).max(axis=0)))
+        lengths = np.linalg.norm(one, axis=0)
+        one[:] = one / np.where(lengths > 0.0, lengths, 1.0)
     correlations = (scores.sum(axis=0) ** 2 - (scores**2).sum(axis=0)).sum(axis=0)
     variance = 2.0 * ((shares.sum(axis=0) ** 2 - (shares**2).sum(axis=0)).sum())
     p_value = float(ndtr(-correlations.max() / np.sqrt(variance))) if variance else 1.0
-    return n_clusters * p_value <= RULES.level
+    n_halves = np.count_nonzero(scores.any(axis=(0, 1)))
+    return bool(n_halves * p_value <= RULES.level)
+
+
+def _discriminants(
+    rows: NDArray[np.float64], cells: NDArray[np.int64], is_fitted: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Centered discriminants (m, K) of the m rows (n, p) that are not fitted, from the cells of the others."""
+    if is_fitted.all() or not is_fitted.any():
+        return np.zeros((len(rows) - int(is_fitted.sum()), 0))
+    folds = CellFolds(cells, is_fitted.astype(np.int64), np.einsum("ij,ij->i", rows, rows))
+    sums = [fold_sums(rows, folds, fold) for fold in range(2)]
+    found = fold_functions(rows, folds, sums, 0, None)
+    values = found.values - found.values @ (sums[1].sizes / sums[1].sizes.sum())[:, None]
+    return np.asarray(values - values.mean(axis=0))
 
 
 _MIN_COMMON = 3

@@ -111,6 +111,22 @@ def test_views_agree_on_one_rare_cluster_and_not_by_chance() -> None:
     )  # of one view
 
 
+def test_views_agree_on_rings_around_one_center_and_not_by_chance() -> None:
+    rng = np.random.default_rng(0)
+    views = of_views(random_graph(300, 0, density=0.02), random_graph(300, 1, density=0.02))
+    together = apart = 0
+    for _ in range(20):
+        half, angle = rng.integers(2, size=150), rng.uniform(0.0, np.pi, 150)
+        labels, angle = np.tile(half, 2), np.concatenate([angle, angle + np.pi])  # equal means
+        ring = (1.0 + labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        own = [ring + 0.1 * rng.normal(size=(300, 2)) for _ in views]
+        together += views_agree(views, JointPoints(np.hstack(own), (2, 2)), labels)
+        own[1] = rng.permutation(own[1])
+        apart += views_agree(views, JointPoints(np.hstack(own), (2, 2)), labels)
+    assert together == 20
+    assert apart <= 3
+
+
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_samples_that_a_view_lacks_count_for_no_agreement(share: float) -> None:
     rng = np.random.default_rng(0)
