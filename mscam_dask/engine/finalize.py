@@ -89,44 +89,59 @@ def finalize(
     labels, which chose the best partition, there is no candidate, and walks on the last graph move samples of that partition.
     Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
     """
-    stage, other = session.stage("final"), None
-    n_clusters = context.parameters.n_clusters
-    final, score = _reached(stage, state, context), state.best.partition_score
-    if final is not None:
-        labels, score = final.labels, final.partition_score
+    stage, prepared = session.stage("final"), context.prepared
+    reached = _reached(stage, state, context)
+    if reached is None:
+        labels, score = _best_labels(stage, state, context), state.best.partition_score
     else:
-        labels = _with_known(stage, state.best.labels, context)
-        order = context.prepared.order
-        if order.known is not None:
-            rows = list(state.graph.rows)
-            labels = stage.submit(
-                labels_by_walks, rows, order.order, labels, order.known, n_clusters
-            )
-    points = context.prepared.scorer.points(context.prepared.bordered)
-    tested = submit_tests(stage, labels, points, context)
-    if final is not None:  # workers have time for the embeddings while the borders are tested
-        embeddings = _embedded(stage, final.graph, context, state.history)
-        final = dataclasses.replace(final, embeddings=embeddings)
-    if context.prepared.order.known is None:
+        labels, score = reached.labels, reached.partition_score
+    tested = submit_tests(stage, labels, prepared.scorer.points(prepared.bordered), context)
+    if reached is not None:  # workers have time for the embeddings while the borders are tested
+        embeddings = _embedded(stage, reached.graph, context, state.history)
+        reached = dataclasses.replace(reached, embeddings=embeddings)
+    other = None
+    if prepared.order.known is None:
         other, tested = choose_partition(stage, state.graph, labels, score, tested, context)
-        if other is not None and context.known is not None:
+        if other is not None and context.known is not None:  # few labels are known
             other = _with_known(stage.sub("other"), other, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
         tested = submit_tests(stage, final.labels, tested.points, context)
-    elif final is None:
-        merged = state.spectrum is None
-        status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
+    elif reached is not None:
+        final = reached
+    else:
+        is_merged = state.spectrum is None
+        status = Status.MERGED_COMPONENTS if is_merged else Status.PARTITION_GRAPH
         final = _from_partition(stage, labels, status, context, state.graph)
+    final = dataclasses.replace(final, tested=tested)
     if equal is not None:
-        labels = stage.value(final.labels)
-        joined = joined_groups(labels, equal, n_clusters)
-        if not np.array_equal(joined, labels):
-            status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
-            labels, one = canonical_labels(joined), stage.sub("equal")
-            final = _from_partition(one, labels, status, context, final.learned_graph)
-            tested = submit_tests(one, final.labels, tested.points, context)
-    return _solution(stage, dataclasses.replace(final, tested=tested), context, session, state)
+        final = _with_equal_joined(stage, final, equal, context)
+    return _solution(stage, final, context, session, state)
+
+
+def _best_labels(stage: Stage, state: LoopState, context: FitContext) -> Handle:
+    """Submit the best partition; with enough known labels, walks on the last graph move its samples."""
+    labels, order = _with_known(stage, state.best.labels, context), context.prepared.order
+    if order.known is None:
+        return labels
+    rows, n_clusters = list(state.graph.rows), context.parameters.n_clusters
+    return stage.submit(labels_by_walks, rows, order.order, labels, order.known, n_clusters)
+
+
+def _with_equal_joined(
+    stage: Stage, final: _FinalGraph, equal: NDArray[np.int64], context: FitContext
+) -> _FinalGraph:
+    """Return a final graph in which equal samples have one label: the given one, or one that is rebuilt and tested again."""
+    labels = stage.value(final.labels)
+    joined = joined_groups(labels, equal, context.parameters.n_clusters)
+    if np.array_equal(joined, labels):
+        return final
+    assert final.tested is not None
+    stage, learned_graph = stage.sub("equal"), final.learned_graph
+    status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
+    rebuilt = _from_partition(stage, canonical_labels(joined), status, context, learned_graph)
+    tested = submit_tests(stage, rebuilt.labels, final.tested.points, context)
+    return dataclasses.replace(rebuilt, tested=tested)
 
 
 def _with_known(stage: Stage, labels: Handle, context: FitContext) -> Handle:
@@ -332,28 +347,26 @@ def _better_candidate(
 ) -> Handle | None:
     """Return the candidate of the compared samples that takes the place of a tested partition; None without."""
     points, n_clusters = tested.points, context.parameters.n_clusters
-    partitions = [stage.submit(compared, labels, context.prepared.compared)]
-    linkages = [stage.submit(choice.graph_linkages, graphs, n_clusters)]
-    if not is_supported:
-        linkages.append(stage.submit(choice.point_linkages, points))
-    linked: Any = linkages[0]
+    linkages: Any = stage.submit(choice.graph_linkages, graphs, n_clusters)
     candidates: list[Any] = [
-        stage.submit(choice.candidate_partitions, points, some, n_clusters) for some in linkages
+        stage.submit(choice.candidate_partitions, points, linkages, n_clusters)
     ]
     if not is_supported:
-        linked = stage.submit(operator.add, *linkages, kind="linkages")
-        counted: Any = context.counted
-        if counted is None:  # as "auto" has it for this number
-            counted = stage.item(
-                stage.submit(choice.best_by_p_value, points, linked, [], n_clusters), 1
-            )
-        candidates.append([counted])
+        of_points = stage.submit(choice.point_linkages, points)
+        candidates.append(stage.submit(choice.candidate_partitions, points, of_points, n_clusters))
+        linkages = stage.submit(operator.add, linkages, of_points, kind="linkages")
+        count_labels: Any = context.count_labels
+        if count_labels is None:  # as "auto" has it for this number
+            best_of_count = stage.submit(choice.best_by_p_value, points, linkages, [], n_clusters)
+            count_labels = stage.item(best_of_count, 1)
+        candidates.append([count_labels])
+    partitions: Any = [stage.submit(compared, labels, context.prepared.compared)]
     for some in candidates:
         partitions = stage.submit(operator.add, partitions, some, kind="partitions")
     if context.n_clusters_selection is not None:
-        linked = []  # more clusters were tried
+        linkages = []  # more clusters were tried
     best = stage.value(
-        stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders, linked)
+        stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders, linkages)
     )
     return stage.item(partitions, best) if best else None
 

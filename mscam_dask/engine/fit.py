@@ -22,7 +22,7 @@ from mscam_dask.engine.prepare import (
     precompute_views,
     prepare_views,
 )
-from mscam_dask.engine.preprocessing_selection import choice_for
+from mscam_dask.engine.preprocessing_selection import selection_of
 from mscam_dask.engine.select import (
     Search,
     can_be_refined,
@@ -85,10 +85,12 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     search, svds = Search(candidates, choices, init_labels), SVDs()
     with session.open():
         saved = checkpoints.load()
-        if saved is not None:
-            counted = saved.n_clusters_selection
+        if saved is not None:  # everything is selected
             search = Search(
-                (saved.parameters,), Choices(), init_labels, n_clusters_selection=counted
+                (saved.parameters,),
+                Choices(),
+                init_labels,
+                n_clusters_selection=saved.n_clusters_selection,
             )
         if not is_trivial:
             search = select_preprocessing(data, search, session, svds)
@@ -104,7 +106,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             known=known,
             distinct=distinct_samples(stage, data, equal),
         )
-        if saved is not None:
+        if saved is not None:  # the events are those of the interrupted fit
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         search = select_n_clusters(precomputed, search, session)
         n_clusters = search.candidates[0].n_clusters
@@ -149,11 +151,12 @@ def _initialize(
     began = time.perf_counter()
     start, settings, chosen = select(precomputed, search, session)
     seconds, parameters = time.perf_counter() - began, start.prepared.parameters
-    learns = start.prepared.order.known is not None and len(start.prepared.names) == 1
+    # one view is refined only if known labels teach its metric
+    is_taught = start.prepared.order.known is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
-        can_be_refined(start) or (learns and start.spectrum is not None)
+        can_be_refined(start) or (is_taught and start.spectrum is not None)
     )
-    most = parameters.refined_limit() if refines else parameters.max_iter
+    iteration_limit = parameters.refined_limit() if refines else parameters.max_iter
     context = FitContext(
         parameters=parameters,
         prepared=start.prepared,
@@ -162,12 +165,12 @@ def _initialize(
         selection=SettingsSelected(
             settings=tuple(settings),
             chosen=chosen,
-            max_iter=0 if start.spectrum is None else most,
+            max_iter=0 if start.spectrum is None else iteration_limit,
             seconds=seconds,
-            view_settings=choice_for(parameters, search.overlaps),
+            view_settings=selection_of(parameters, search.view_selections),
         ),
         n_clusters_selection=search.n_clusters_selection,
-        counted=search.counted,
+        count_labels=search.count_labels,
         refines=refines,
         view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
@@ -208,7 +211,7 @@ def _resume(
         **fields_of(SelectedFit, saved),
         prepared=prepared,
         records=saved.prepared,
-        counted=session.checkpoints.counted,
+        count_labels=session.checkpoints.count_labels,
         view_graphs=view_graphs,
         from_previous_fit=search.init_labels is not None,
         known=precomputed.known,
@@ -225,7 +228,7 @@ def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session
         prepared=prepared,
         records=precomputed.records,
         n_neighbors=min(parameters.n_neighbors, precomputed.n_samples - 1),
-        selection=SettingsSelected(view_settings=choice_for(parameters, search.overlaps)),
+        selection=SettingsSelected(view_settings=selection_of(parameters, search.view_selections)),
         n_clusters_selection=search.n_clusters_selection,
         refines=False,
     )

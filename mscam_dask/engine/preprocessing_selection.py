@@ -39,7 +39,7 @@ from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
+ViewSelection = tuple[ViewSettingsSelected, ...]
 """Selected settings of each view."""
 
 # The largest number of tasks that select settings in a round; the fewest views whose dense graphs of the sample are
@@ -57,7 +57,7 @@ def select_view_settings(
     *,
     n_clusters: int,
     n_compared: int = SIZES.n_compared,
-) -> tuple[ViewSettingsChoice, ...]:
+) -> tuple[ViewSelection, ...]:
     """Select the settings of each view with the largest neighbor overlap with the other views.
 
     Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
@@ -92,12 +92,11 @@ def select_view_settings(
         max(choice.standardized for choice in of_view)
         for of_view in zip(*selections, of_many, strict=True)
     ]
-    agreements = [
-        _agreement(data.view_names, options, choices, uninformative, overlaps)
-        for choices in selections
-    ]
-    by_settings = {_view_settings(agreement): agreement for agreement in reversed(agreements)}
-    return tuple(reversed(by_settings.values()))
+    found: dict[tuple[ViewSettings, ...], ViewSelection] = {}
+    for choices in selections:
+        one = _view_selection(data.view_names, options, choices, uninformative, overlaps)
+        found.setdefault(_view_settings(one), one)
+    return tuple(found.values())
 
 
 def _neighbors_of_view(
@@ -116,8 +115,8 @@ def _neighbors_of_view(
     shape, present = view_shape(source), source.present
     default = default_settings(shape, options)
     if present is not None:
-        few = int(np.count_nonzero(present.positions[some] >= 0))
-        if min(len(present), few) < _MIN_PRESENT:
+        n_some = int(np.count_nonzero(present.positions[some] >= 0))
+        if min(len(present), n_some) < _MIN_PRESENT:
             nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
             return {default: nothing}, {0: nothing[: len(some)]}
     settings: dict[Scale, dict[float, int]] = {}
@@ -217,13 +216,13 @@ def _drawn(n_samples: int, most: int, rng: np.random.Generator) -> NDArray[np.in
     return np.sort(rng.choice(n_samples, most, replace=False))
 
 
-def _agreement(
+def _view_selection(
     names: Sequence[str],
     options: Sequence[ViewSettings],
     choices: Sequence[Choice],
     uninformative: Sequence[int],
     overlaps: Sequence[float],
-) -> ViewSettingsChoice:
+) -> ViewSelection:
     return tuple(
         ViewSettingsSelected(
             view=name,
@@ -240,39 +239,36 @@ def _agreement(
 
 def with_view_settings(
     candidates: Sequence[Parameters],
-    agreements: Sequence[ViewSettingsChoice],
+    selections: Sequence[ViewSelection],
     *,
     may_exclude_views: bool,
 ) -> tuple[Parameters, ...]:
     """Return the candidates with the view settings of each selection in turn, without duplicates."""
-    replaced = (
-        dataclasses.replace(
-            candidate, view_settings=_view_settings(agreement), exclude_views=exclude_views
+    found = []
+    for selection in selections:
+        settings = _view_settings(selection)
+        uninformative = tuple(
+            view for view, record in enumerate(selection) if not record.is_informative
         )
-        for agreement in agreements
-        for uninformative in [
-            tuple(view for view, record in enumerate(agreement) if not record.is_informative)
-        ]
-        for candidate in candidates
-        for exclude_views in (
-            (uninformative, ()) if may_exclude_views else (candidate.exclude_views,)
-        )
-    )
-    return tuple(dict.fromkeys(replaced))
+        for candidate in candidates:
+            options = (uninformative, ()) if may_exclude_views else (candidate.exclude_views,)
+            found += [
+                dataclasses.replace(candidate, view_settings=settings, exclude_views=excluded)
+                for excluded in options
+            ]
+    return tuple(dict.fromkeys(found))
 
 
-def choice_for(
-    parameters: Parameters, agreements: Sequence[ViewSettingsChoice]
-) -> ViewSettingsChoice:
+def selection_of(parameters: Parameters, selections: Sequence[ViewSelection]) -> ViewSelection:
     """Return the selection that gave these parameters their view settings; empty if none did."""
-    for agreement in agreements:
-        if _view_settings(agreement) == parameters.view_settings:
-            return agreement
+    for selection in selections:
+        if _view_settings(selection) == parameters.view_settings:
+            return selection
     return ()
 
 
-def _view_settings(agreement: ViewSettingsChoice) -> tuple[ViewSettings, ...]:
-    return tuple(ViewSettings(record.scale, record.alpha) for record in agreement)
+def _view_settings(selection: ViewSelection) -> tuple[ViewSettings, ...]:
+    return tuple(ViewSettings(record.scale, record.alpha) for record in selection)
 
 
 # With fewer sampled rows, settings of an incomplete view are not compared.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,7 +27,7 @@ from mscam_dask.engine.graph import (
 )
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views, unit_points
 from mscam_dask.engine.preprocessing_selection import (
-    ViewSettingsChoice,
+    ViewSelection,
     select_view_settings,
     with_view_settings,
 )
@@ -50,11 +51,10 @@ class Search:
     candidates: tuple[Parameters, ...]  # at least one
     choices: Choices
     init_labels: NDArray[np.int64] | None = None  # (n,) of an earlier fit, whose settings are kept
-    overlaps: tuple[ViewSettingsChoice, ...] = ()  # selections that gave the candidates
+    view_selections: tuple[ViewSelection, ...] = ()  # that gave the candidates their view settings
     n_clusters_selection: NClustersSelected | None = None  # that gave the candidates their number
-    counted: NDArray[np.int64] | None = (
-        None  # of the compared samples: its borders gave this number
-    )
+    # partition of the compared samples whose borders gave this number
+    count_labels: NDArray[np.int64] | None = None
 
     def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
         """Candidates without scalings that make all rows of a view equal."""
@@ -70,13 +70,13 @@ def select_preprocessing(
         return search
     first, stage = search.candidates[0], session.stage("views")
     n_clusters = 2 if choices.n_clusters else first.n_clusters  # the fewest, while none is selected
-    overlaps = select_view_settings(
+    selections = select_view_settings(
         stage, data, choices.view_settings, first.seed, svds, n_clusters=n_clusters
     )
     candidates = with_view_settings(
-        search.candidates, overlaps, may_exclude_views=choices.may_exclude_views
+        search.candidates, selections, may_exclude_views=choices.may_exclude_views
     )
-    return dataclasses.replace(search, candidates=candidates, overlaps=overlaps)
+    return dataclasses.replace(search, candidates=candidates, view_selections=selections)
 
 
 def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Session) -> Search:
@@ -84,7 +84,7 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
     if not search.choices.n_clusters:
         return search
     first = search.usable(precomputed)[0]
-    selection, counted = choose_count(session.stage("count"), precomputed, first)
+    selection, count_labels = choose_count(session.stage("count"), precomputed, first)
     if precomputed.known is not None:
         selection = with_classes(selection, precomputed.known)
     candidates = tuple(
@@ -92,7 +92,7 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
         for candidate in search.candidates
     )
     return dataclasses.replace(
-        search, candidates=candidates, n_clusters_selection=selection, counted=counted
+        search, candidates=candidates, n_clusters_selection=selection, count_labels=count_labels
     )
 
 
@@ -184,21 +184,24 @@ def _best_of(
         for index in range(len(candidates))
     ]
 
-    def prepared(index: int) -> Prepared:
+    def prepare(index: int) -> Prepared:
         return prepare_views(stages[index], precomputed, candidates[index])
 
     # the neighbors of the second setting are searched while the first graph is awaited
-    following = [prepared(index) for index in range(len(candidates))[:2]]
-    ahead = [initialize(stages[0], following.pop(0))]
+    prepared = deque(prepare(index) for index in range(len(candidates))[:2])
+    submitted = deque([initialize(stages[0], prepared.popleft())])
     for index in range(len(candidates)):
         # the driver submits the next setting before it waits for the partitions of this one; no more are held
         # beside the best: candidate neighbors are large
         start = None
-        if index + 1 < len(candidates):
-            searched = following.pop() if following else prepared(index + 1)
-            ahead.append(initialize(stages[index + 1], searched))
-            del searched
-        start = ahead.pop(0)()
+        following = index + 1
+        if following < len(candidates):
+            if not prepared:
+                prepared.append(prepare(following))
+            submitted.append(initialize(stages[following], prepared.popleft()))
+        evaluate = submitted.popleft()
+        start = evaluate()
+        del evaluate
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):
             chosen, leader = index, start
@@ -300,10 +303,15 @@ def evaluate_graph(
         labels = merged_components(stage, views, graph, order, n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
     else:
-        spectrum, has_labels = bottom_eigenpairs(stage, graph, prepared), init_labels is not None
+        spectrum = bottom_eigenpairs(stage, graph, prepared)
         minima = random_minima(stage, spectrum, prepared)
         partitions = spectral_cuts(
-            stage, spectrum, prepared, init_labels=init_labels, minima=minima, all_minima=has_labels
+            stage,
+            spectrum,
+            prepared,
+            init_labels=init_labels,
+            minima=minima,
+            all_minima=init_labels is not None,
         )
 
     def gathered() -> Initialization:
@@ -413,9 +421,9 @@ def choose_count(
         )
         for some in points
     ]
-    partitions = [
+    of_counts = [
         stage.submit(
-            best_of_number,
+            best_of_count,
             points,
             linkages,
             spectrum.values,
@@ -426,15 +434,16 @@ def choose_count(
         )
         for c in counts
     ]
-    p_values = stage.executor.gather([stage.item(partition, 0) for partition in partitions])
+    p_values = stage.executor.gather([stage.attribute(best, "p_value") for best in of_counts])
     held = [index for index, value in enumerate(p_values) if value <= RULES.level]
-    n_clusters, agree, counted = 1, True, None
+    n_clusters, agree, count_labels = 1, True, None
     if held:
-        labels = stage.item(partitions[held[-1]], 1)
-        which = stage.value(stage.item(partitions[held[-1]], 2))
-        agree = stage.value(stage.submit(views_agree, graphs, points[which], labels))
-        n_clusters = counts[held[-1]] if agree else 1
-        counted = stage.value(labels) if agree and not is_sample else None
+        largest = held[-1]
+        labels = stage.attribute(of_counts[largest], "labels")
+        tested_in = points[stage.value(stage.attribute(of_counts[largest], "points"))]
+        agree = stage.value(stage.submit(views_agree, graphs, tested_in, labels))
+        n_clusters = counts[largest] if agree else 1
+        count_labels = stage.value(labels) if agree and not is_sample else None
     selection = NClustersSelected(
         counts=counts,
         p_values=tuple(p_values),
@@ -442,7 +451,7 @@ def choose_count(
         views_agree=agree,
         seconds=time.perf_counter() - began,
     )
-    return selection, counted
+    return selection, count_labels
 
 
 def with_classes(selection: NClustersSelected, known: NDArray[np.int64]) -> NClustersSelected:
@@ -470,22 +479,31 @@ def cut_of(
     return spectral_cut.extend_cut(embedding, samples, labels)
 
 
-def best_of_number(
+@dataclasses.dataclass(frozen=True, slots=True)
+class CountPartition:
+    """Partition of the compared samples into a number of clusters, with the clearest borders."""
+
+    p_value: float  # the largest of its borders
+    labels: NDArray[np.int64]
+    points: int  # position of the points in which it was tested
+
+
+def best_of_count(
     points: Sequence[JointPoints],
     linkages: Sequence[Sequence[choice.Linkage]],
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     rows: NDArray[np.int64] | None,
     n_clusters: int,
-) -> tuple[float, NDArray[np.int64], int]:
-    """Least of the largest p-values of partitions into c clusters, the partition of the compared samples, and the position of its points."""
+) -> CountPartition:
+    """Return the partition into c clusters with the least largest p-value, in any of some points."""
     cut = cut_of(values, vectors, n_clusters)
     cuts = [cut]
     if rows is not None:
         cut = np.unique(cut[rows], return_inverse=True)[1]
         cuts = [cut] if cut.max() + 1 == n_clusters else []
     found = [
-        (*choice.best_by_p_value(some, linked, cuts, n_clusters), index)
+        CountPartition(*choice.best_by_p_value(some, linked, cuts, n_clusters), index)
         for index, (some, linked) in enumerate(zip(points, linkages, strict=True))
     ]
-    return min(found, key=operator.itemgetter(0))
+    return min(found, key=operator.attrgetter("p_value"))

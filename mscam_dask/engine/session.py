@@ -108,9 +108,8 @@ class FitContext(SelectedFit):
 
     prepared: Prepared
     records: tuple[ViewPrepared, ...]
-    counted: NDArray[np.int64] | None = (
-        None  # partition of the compared samples that gave the number
-    )
+    # partition of the compared samples whose borders gave the number of clusters
+    count_labels: NDArray[np.int64] | None = None
     view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
     from_previous_fit: bool = False
     known: NDArray[np.int64] | None = None  # known labels (n,) of some samples, −1 for the others
@@ -152,7 +151,7 @@ _GRAPH = ("data", "indices", "indptr")
 _VECTORS = "spectrum_vectors"
 # Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
 _BY_CELLS = "ordered_2_"
-_LABELS, _COUNTED = "best_labels", "counted_labels"
+_LABELS, _COUNT_LABELS = "best_labels", "counted_labels"
 
 
 class CheckpointStore(Protocol):
@@ -251,9 +250,9 @@ class CheckpointManager:
         return record
 
     @property
-    def counted(self) -> NDArray[np.int64] | None:
-        """Partition of the compared samples that gave the number of clusters, if one did."""
-        return self._arrays.get(_COUNTED)
+    def count_labels(self) -> NDArray[np.int64] | None:
+        """Partition of the compared samples whose borders gave the number of clusters, if one did."""
+        return self._arrays.get(_COUNT_LABELS)
 
     def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
         """Return the state of a checkpoint, with its arrays as results of tasks."""
@@ -298,8 +297,8 @@ class CheckpointManager:
         if state.spectrum is not None:
             arrays[prefix + _VECTORS] = row_pieces(stage, state.spectrum.vectors, order.n_samples)
         arrays[_LABELS] = stage.value(state.best.labels)
-        if context.counted is not None:
-            arrays[_COUNTED] = context.counted
+        if context.count_labels is not None:
+            arrays[_COUNT_LABELS] = context.count_labels
         record = CheckpointMetadata(
             **self._of_fit,
             **fields_of(SelectedFit, context),
