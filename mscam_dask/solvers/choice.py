@@ -196,16 +196,16 @@ def best_by_borders(
     4. They separate all, and the first is not supported: the neighbors explain a larger share, also in nats, and all its
        borders hold at the corrected level. If no cluster of the first stands, support at that level is enough.
 
-    In case 3, a candidate without support is better if the first has none either, but clusters that stand: the candidate has
-    as many of these, and at least half as many nats.
+    In case 3, a candidate without support is better too if the first has none either: some clusters of the first stand, at
+    least as many of the candidate do, and the neighbors explain at least half as many nats.
 
     Of several, supported ones come first, then those with most clusters left when they are merged until all borders hold,
     then those whose clusters are all large enough for a test, then those with the largest share.
     """
-    least_share = explained_share(views, partitions[0])
-    least_nats = least_share * entropy(partitions[0])
+    own_share = explained_share(views, partitions[0])
+    own_nats = own_share * entropy(partitions[0])
     are_separated = all(views_separate(points, partitions[0], own))
-    most_unexplained, n_stand = RULES.level * (1.0 - least_share), int(own.stand.sum())
+    n_stand = int(own.stand.sum())
 
     @functools.cache
     def is_finest() -> bool:
@@ -216,26 +216,23 @@ def best_by_borders(
     for index, labels in enumerate(partitions[1:], start=1):
         share = explained_share(views, labels)
         nats = share * entropy(labels)
-        is_half = 2.0 * nats >= least_nats
-        if_all_hold = 1.0 - share <= most_unexplained  # case 1
-        may_be = not are_separated or (nats > least_nats and not own.support)  # cases 3 and 4
-        may_be = may_be and share > least_share
-        if not (if_all_hold or n_stand == 0 or may_be):
+        in_case_1 = 1.0 - share <= RULES.level * (1.0 - own_share)
+        in_case_2 = n_stand == 0
+        in_case_3 = share > own_share and not are_separated
+        in_case_4 = share > own_share and are_separated and nats > own_nats and not own.support
+        if not (in_case_1 or in_case_2 or in_case_3 or in_case_4):
             continue  # borders take most of the time
         found = borders(points, labels, len(own.sizes))
         if found.sizes.min() < 2 or found.n_supported < own.n_supported:
             continue
         corrected = found.of_several(len(partitions) - 1)
         all_hold = corrected.p_values.max() <= RULES.level
-        if are_separated:
-            holds = all_hold or (n_stand == 0 and corrected.support)
-        else:
-            holds = found.support or (
-                is_half and not own.support and found.stand.sum() >= n_stand > 0
-            )
-        if all_hold and n_stand == 0 and not if_all_hold:
-            if_all_hold = is_finest()  # case 2
-        if (if_all_hold and all_hold) or (may_be and holds):
+        no_less_stand = not own.support and found.stand.sum() >= n_stand > 0
+        if (
+            (in_case_3 and (found.support or (no_less_stand and 2.0 * nats >= own_nats)))
+            or (in_case_4 and (all_hold or (n_stand == 0 and corrected.support)))
+            or (all_hold and (in_case_1 or (in_case_2 and is_finest())))
+        ):
             are_tested = found.sizes.min() >= SMALLEST
             better.append((found.support, found.n_supported, are_tested, share, -index))
     return -max(better)[-1] if better else 0
