@@ -202,7 +202,7 @@ class TestedClusters:
             return 1.0, np.zeros(3, dtype=np.int64)
         facing = [(scale, scale.facing(first, second)) for scale in self._scales]
         found = [
-            self._halves(scale, np.unique(pairs[:, 0]), np.unique(pairs[:, 1]))
+            self._half_counts(scale, np.unique(pairs[:, 0]), np.unique(pairs[:, 1]))
             for scale, pairs in facing
             if len(pairs)
         ]
@@ -210,16 +210,25 @@ class TestedClusters:
             return 0.0, np.zeros(3, dtype=np.int64)
         p_values = [_p_value(halves) for halves in found]
         if max(p_values) <= RULES.level:
-            for scale, pairs in facing[:-1]:  # the smallest parts have too few samples to tell
-                for pair in pairs if len(pairs) > 1 else ():
-                    halves = self._halves(scale, pair[:1], pair[1:])
-                    if _is_bridge(halves, len(pairs)):
-                        found.append(halves)
-                        p_values.append(_p_value(halves))
+            bridges = self._bridges(facing[:-1])  # the smallest parts have too few samples to tell
+            found += bridges
+            p_values += [_p_value(halves) for halves in bridges]
         largest = int(np.argmax(p_values))
         if p_values[largest] > RULES.level and (curved := self._curved(*facing[-1], first, second)):
             return curved
         return p_values[largest], _counts(found[largest])
+
+    def _bridges(
+        self, facing: Sequence[tuple[_Scale, NDArray[np.int64]]]
+    ) -> list[NDArray[np.int64]]:
+        """Counts of each two of several facing parts that have a bridge."""
+        counts = [
+            (self._half_counts(scale, pair[:1], pair[1:]), len(pairs))
+            for scale, pairs in facing
+            if len(pairs) > 1
+            for pair in pairs
+        ]
+        return [halves for halves, n_pairs in counts if _is_bridge(halves, n_pairs)]
 
     def _curved(
         self, scale: _Scale, pairs: NDArray[np.int64], first: int, second: int
@@ -233,7 +242,7 @@ class TestedClusters:
             return None
         largest, counts = 0.0, np.zeros(3, dtype=np.int64)
         for pair in pairs:
-            halves = self._halves(scale, pair[:1], pair[1:])
+            halves = self._half_counts(scale, pair[:1], pair[1:])
             p_value = own * others * _p_value(halves)
             if p_value > RULES.level:
                 return None
@@ -241,31 +250,31 @@ class TestedClusters:
                 largest, counts = p_value, _counts(halves)
         return largest, counts
 
-    def _halves(
+    def _half_counts(
         self, scale: _Scale, a: NDArray[np.int64], b: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Samples (6,) of the halves of the three intervals, from some parts a of one cluster to some b of another one.
 
-        Zeros if the parts have no discriminant.
+        Zeros if the parts have no discriminant. Symbols are those of docs/method.md.
         """
         n_a, n_b = scale.sizes[a].sum(), scale.sizes[b].sum()
         if n_a < n_b:
-            return self._halves(scale, b, a)[::-1]
+            return self._half_counts(scale, b, a)[::-1]
         none = np.zeros(6, dtype=np.int64)
         if n_b < 2:  # it has no function where it is tested
             return none
-        low, high = (np.sort(scale.scores(side, a, b)) for side in (a, b))
-        at_low, at_high = _median(low), _median(high)
-        distance = at_high - at_low
+        scores_a, scores_b = (np.sort(scale.scores(side, a, b)) for side in (a, b))
+        median_a, median_b = _median(scores_a), _median(scores_b)
+        distance = median_b - median_a
         if distance <= self._rounding:
             return none
-        centered = low - low.mean(), high - high.mean()
+        centered = scores_a - scores_a.mean(), scores_b - scores_b.mean()
         variance = sum(float(side @ side) for side in centered) / max(1.0, n_a + n_b - 2.0)
-        middle = 0.5 * (at_low + at_high) + variance / distance * np.log(n_a / n_b)
-        middle = min(middle, at_high - 0.25 * distance)
-        edges = middle + (at_high - middle) * _EDGES
+        cut = 0.5 * (median_a + median_b) + variance / distance * np.log(n_a / n_b)
+        cut = min(cut, median_b - 0.25 * distance)
+        edges = cut + (median_b - cut) * _EDGES
         step = scale.longest_step(a, b)
-        below = _samples_below(low, edges, step) + _samples_below(high, edges, step)
+        below = _samples_below(scores_a, edges, step) + _samples_below(scores_b, edges, step)
         return np.asarray(np.rint(below[1:] - below[:-1]), dtype=np.int64)
 
 
@@ -353,7 +362,7 @@ def _scale(
             return values
         return np.asarray(np.add.reduceat(values * functions.sizes, starts, axis=1) / sizes)
 
-    neighbors, distances = _facing(functions, parts)
+    neighbors, distances = _neighbors_and_distances(functions, parts)
     first = np.concatenate([[0], np.cumsum(sizes)])
     own = [mean(changes) for changes in steps]
     return _Scale(mean(by_cell), first, sizes, clusters[starts], neighbors, distances, own)
@@ -380,7 +389,7 @@ def nested_cells(
     parts = [np.flatnonzero(labels == cluster) for cluster in range(int(labels.max()) + 1)]
     numbers = [labels]
     for _ in range(n_scales - 1):
-        parts = [half for rows in parts for half in _halves(points, rows)]
+        parts = [half for rows in parts for half in _halved(points, rows)]
         number = np.empty(len(labels), dtype=np.int64)
         for index, rows in enumerate(parts):
             number[rows] = index
@@ -389,7 +398,7 @@ def nested_cells(
     return numbers[-1], np.stack([number[first] for number in numbers])
 
 
-def _halves(points: NDArray[np.float64], rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _halved(points: NDArray[np.float64], rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     if len(rows) < 2 * _LEAST:
         return [rows]
     centered = points[rows] - points[rows].mean(axis=0)
@@ -516,7 +525,7 @@ def _discriminants(
     return means, scipy.linalg.cho_solve(factor, means.T, check_finite=False)
 
 
-def _facing(
+def _neighbors_and_distances(
     functions: CellFunctions, parts: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Gabriel neighbors (q, q) among parts (K,) of the cells, and squared Mahalanobis distances of their means.
