@@ -26,6 +26,7 @@ import numpy as np
 
 from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.embed import projected_sums
+from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import a_step, mixed_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.scores import BestPartition
@@ -174,20 +175,13 @@ def refine_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loo
     The decision is REACHED if the partition was accepted and its graph has exactly c components, and
     STOPPED if it is nearly perfect, or if it was not accepted and no other iteration follows (see the module).
     """
-    started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
-    first = state.refined_from
-    assert first is not None
-    known, labels, rounds = prepared.order.known, state.best.labels, state.iteration - first
-    misses = state.best.partition_score.n_missed > 0
-    by_known = misses and rounds == 1
-    if known is not None:
-        moved = stage.submit(with_known, labels, known, parameters.n_clusters)
-        labels = known if by_known else moved
-    metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
-    if known is not None and misses and not by_known:
-        one = stage.sub("known")
-        more, _ = learn_metrics(one, prepared.views, prepared.names, known, prepared.order)
-        metrics += more
+    started, parameters = time.perf_counter(), context.parameters
+    assert state.refined_from is not None
+    round_number = state.iteration - state.refined_from
+    misses_known = state.best.partition_score.n_missed > 0
+    by_known_alone = misses_known and round_number == 1
+    follows_accepted = round_number > 0 and state.history[-1].accepted
+    metrics, records = _learned_metrics(stage, state, context, by_known_alone=by_known_alone)
     proposal = _next_graph(stage, state, metrics, context)
     del metrics
     values, has_converged = np.zeros(0), True
@@ -195,13 +189,12 @@ def refine_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loo
         values, has_converged = proposal.spectrum.values, proposal.spectrum.converged
     facts = stage.submit(gap_and_convergence, values, has_converged, parameters.n_clusters)
     views, ((eigengap, converged),) = stage.gather(records, [facts])
-    follows = rounds > 0 and state.history[-1].accepted  # an iteration that was accepted
     accepted = _is_accepted(
         proposal,
         state,
         context,
-        must_be_better=by_known and follows,
-        may_miss_more=not (misses and rounds < 2),
+        must_be_better=by_known_alone and follows_accepted,
+        may_miss_more=not (misses_known and round_number < 2),
     )
     n_components = proposal.graph.n_components
     record = IterationFinished(
@@ -217,12 +210,13 @@ def refine_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loo
         spectrum_converged=converged,
         accepted=accepted,
     )
+    is_perfect = is_nearly_perfect(proposal.best.partition_score, parameters)
+    # with missed labels, two iterations in a row that are not accepted end the loop
+    may_continue = accepted or (misses_known and (round_number == 0 or follows_accepted))
     decision = Decision.ACCEPT
     if accepted and n_components == parameters.n_clusters:
         decision = Decision.REACHED
-    elif is_nearly_perfect(proposal.best.partition_score, parameters) or not (
-        accepted or (misses and (rounds == 0 or follows))
-    ):
+    elif is_perfect or not may_continue:
         decision = Decision.STOPPED
     state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
     if not accepted:
@@ -232,6 +226,24 @@ def refine_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loo
         spectrum = proposal.spectrum.without_laplacian()
     best = dataclasses.replace(proposal.best, iteration=record.iteration)
     return dataclasses.replace(state, graph=proposal.graph, spectrum=spectrum, best=best)
+
+
+def _learned_metrics(
+    stage: Stage, state: LoopState, context: FitContext, *, by_known_alone: bool
+) -> tuple[list[View], list[Handle]]:
+    """Submit the metrics of the best partition, and those of the known samples if it misses some; or only the latter."""
+    prepared, labels = context.prepared, state.best.labels
+    views, names, order = prepared.views, prepared.names, prepared.order
+    if order.known is None:
+        return learn_metrics(stage, views, names, labels, order)
+    if by_known_alone:
+        return learn_metrics(stage, views, names, order.known, order)
+    moved = stage.submit(with_known, labels, order.known, context.parameters.n_clusters)
+    metrics, records = learn_metrics(stage, views, names, moved, order)
+    if state.best.partition_score.n_missed:
+        of_known, _ = learn_metrics(stage.sub("known"), views, names, order.known, order)
+        metrics += of_known
+    return metrics, records
 
 
 def _is_accepted(
