@@ -14,7 +14,7 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.blocks import FAN_IN, block_ranges
 from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.prepare import uses_sample
+from mscam_dask.engine.prepare import is_large_incomplete
 from mscam_dask.engine.select import have_view_graphs
 from mscam_dask.errors import MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
@@ -69,7 +69,7 @@ def plan_memory(
     """Bound the memory of every kind of task."""
     n, c, k, views = data.n_samples, parameters.n_clusters, parameters.n_neighbors, data.views
     large, incomplete, n_views = parameters.is_large(n), data.is_incomplete, len(views)
-    truncated = large or uses_sample(data)
+    truncated = large or is_large_incomplete(data)
     ranks = [min(*view.shape, SIZES.max_rank if truncated else n) for view in views]
     graphs = 1 + (n_views if view_graphs and have_view_graphs(n_views, n) else 0)
     n_scored = min(n, SIZES.n_scored) if large else n

@@ -142,8 +142,7 @@ def precompute_views(
         return dataclasses.replace(
             sample, n_samples=n, data=data, sample=sample, known=known, compared=rows
         )
-    is_sampled = uses_sample(data)
-    max_rank = None
+    is_sampled, max_rank = is_large_incomplete(data), None
     if is_sampled:
         max_rank = SIZES.max_rank
         svds.clear()  # those of all directions
@@ -267,7 +266,7 @@ def exact_limit(data: MultiViewData) -> dict[str, int]:
     return {"exact_samples": most} if data.is_incomplete and most > SIZES.exact_samples else {}
 
 
-def uses_sample(data: MultiViewData) -> bool:
+def is_large_incomplete(data: MultiViewData) -> bool:
     """Return whether incomplete data are so many that bases and scores are those of large data."""
     return data.is_incomplete and data.n_samples > SIZES.exact_samples
 

@@ -328,6 +328,7 @@ def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.
         repeated = different[counts > 1]
         if not repeated.size:
             return None
+        # the nearest repeated key of each, which is the same only if the key is repeated
         groups = np.minimum(np.searchsorted(repeated, keys), repeated.size - 1)
         equal = np.flatnonzero(repeated[groups] == keys)
         rows, groups = rows[equal], groups[equal]

@@ -96,22 +96,27 @@ def score_encoder(
     assert transform is not None, "the view has features"
     centers = transform.apply(means)
     if size is not None:
-        size = np.where(is_constant, 0.0, size / transform.scale)[:, None]
-        size /= np.linalg.norm(size)
-        others, sizes, _ = np.linalg.svd(
-            directions - size @ (size.T @ directions), full_matrices=False
-        )
-        if sizes.max() > 0.5:
-            directions = others[:, sizes > 0.5]  # without the one that is lost, or cut short
-            centers -= (centers @ size) @ size.T
+        size = np.where(is_constant, 0.0, size / transform.scale)
+        directions, centers = _orthogonal_to(size, directions, centers)
     centers = centers[np.bincount(batches, minlength=len(means)) > 0]
     centers -= centers.mean(axis=0)
     rest = centers - (centers @ directions) @ directions.T
-    _, sizes, others = np.linalg.svd(rest, full_matrices=False)
-    others = others[sizes > 1e-9 * np.linalg.norm(centers)]
+    _, lengths_of_rest, others = np.linalg.svd(rest, full_matrices=False)
+    others = others[lengths_of_rest > 1e-9 * np.linalg.norm(centers)]
     weight = lengths[0] * np.sqrt(n * s2[0] / noise)
     loadings = np.hstack([directions, others.T]) * weight
     return dataclasses.replace(found.encoder, loadings=loadings)
+
+
+def _orthogonal_to(size: Array, directions: Array, centers: Array) -> tuple[Array, Array]:
+    """Orthonormal directions (d, r) and centers (B, d) without their part along `size` (d,); both as they are if it is all."""
+    unit = (size / np.linalg.norm(size))[:, None]
+    rest = directions - unit @ (unit.T @ directions)
+    orthogonal, lengths, _ = np.linalg.svd(rest, full_matrices=False)
+    kept = lengths > 0.5  # without the direction that is lost, or cut short
+    if not kept.any():
+        return directions, centers
+    return orthogonal[:, kept], centers - (centers @ unit) @ unit.T
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,13 +194,14 @@ def batch_scales(rows: Array, encoder: Encoder, batches: Labels, n_batches: int)
     noise = 0.5 * np.log(residuals)[:, None]
     means = group_means(noise, batches, n_batches)
     variance = float(np.mean((noise - means[batches]) ** 2))
-    found = means[:, 0] - noise.mean()
-    found[sizes * found**2 <= variance * np.log(len(rows))] = 0.0
+    found = means[:, 0] - noise.mean()  # logarithms of the scales
+    found[sizes * found**2 <= variance * np.log(len(rows))] = 0.0  # BIC
+    # are the scores, without the noise in them, nearer to scaled than to not scaled?
     signal = group_means(np.sum(encoder(rows) ** 2, axis=1)[:, None], batches, n_batches)[:, 0]
     signal -= rank * np.exp(2.0 * found) / np.mean(np.exp(2.0 * found)[batches])
-    slopes = 0.5 * np.log(np.where(signal > 0.0, signal, 1.0))
-    slopes -= slopes[batches].mean()
-    same = (signal > 0.0) & (np.abs(slopes - found) < np.abs(slopes))
+    of_scores = 0.5 * np.log(np.where(signal > 0.0, signal, 1.0))
+    of_scores -= of_scores[batches].mean()
+    same = (signal > 0.0) & (np.abs(of_scores - found) < np.abs(of_scores))
     return np.where(same, np.exp(found), 1.0)
 
 
@@ -322,8 +328,9 @@ def _are_matched(
     base = np.argmax(sizes)
     covariance = offset_covariance(cell_counts(fit.cells, batches, len(fit.means), len(sizes)))
     own = np.diag(covariance)
-    n_compared = 1.0 / np.maximum(own + own[base] - 2.0 * covariance[base], 1.0 / len(batches))
-    losses = price.losses(fit.offsets - fit.offsets[base], n_compared)
+    # an offset is as uncertain as the mean of so many samples
+    n_samples = 1.0 / np.maximum(own + own[base] - 2.0 * covariance[base], 1.0 / len(batches))
+    losses = price.losses(fit.offsets - fit.offsets[base], n_samples)
     free = losses.argmin(axis=0).all(axis=0)  # batches with offsets in all views
     linked = _links(fit, batches) > (free[:, None] | free)
     return bool(connected_components(linked[np.ix_(sizes > 0, sizes > 0)], directed=False)[0] == 1)
