@@ -100,7 +100,7 @@ def _rows(ids: tuple[str, ...] | None, n_samples: int, data: Any) -> NDArray[np.
         known = "no ids" if ids is None else f"ids such as {list(ids[:3])}"
         raise DataError(
             f"{len(others)} of {len(own)} obs_names are not samples of the fit, the first {others[:3]}; it had "
-            f"{n_samples} samples with {known}. Give the samples of the fit, such as data[list of ids]; fit frames or "
-            "AnnData to write to some."
+            f"{n_samples} samples with {known}. Give the samples of the fit, such as data[list of ids]; to write to some of "
+            "them, fit frames or AnnData."
         )
     return rows

@@ -78,9 +78,9 @@ def _in_order(
     if {*rows} == {*order}:
         if not ids or sample_ids_of(values) is None or len({*rows}) < len(rows):
             raise DataError(
-                f"{name} has the index {list(rows[:3])}, ..., and the data {list(order[:3])}, ...; one is the default 0, 1, ... "
-                f"or has an id twice, so the values may be in either order. Give {name}.loc[frame.index] if the index has the "
-                f"rows of the frame, else {name}.to_numpy()."
+                f"{name} has the index {list(rows[:3])}, ..., and the data {list(order[:3])}, ...; one of them is the default "
+                f"0, 1, ... or repeats an id, so the order of the values is not certain. Give {name}.loc[frame.index] if the "
+                f"index names rows of the frame, else {name}.to_numpy()."
             )
         return array[places_of(rows, order)]
     if not ids or is_numbering(tuple(dict.fromkeys(rows))):
@@ -238,7 +238,7 @@ class FittedBatches:
                 return new
             raise DataError(
                 "The fit had batches, but the new samples have none; their values cannot be compared with "
-                f"those of the fit. Give batches, one of {listed(self.names)} or a new one for each sample."
+                f"those of the fit. Give the batch of each sample, one of {listed(self.names)} or a new one."
             )
         codes, names = validated_batches(batches, X, new)
         if not fitted:
