@@ -1,4 +1,15 @@
-"""Driver of a fit: precompute, select, initialize, outer loop, refine, finalize."""
+"""Driver of a fit, whose steps `run_fit` calls in this order.
+
+1. `select_preprocessing` selects scale and α of each view.
+2. `precompute_views` computes SVDs; reference graphs and points follow when they are needed.
+3. `select_n_clusters` selects the number of clusters, if it is "auto".
+4. `_initialize` selects the other settings and the initial graph with its best spectral cut.
+5. `outer_loop` runs iterations with metrics by ADMM.
+6. `refine` runs iterations with metrics from the best partition.
+7. `finalize` returns the graph, labels and their assessment.
+
+A checkpoint is saved after step 4 and after each iteration. A fit that resumes has the selections from it.
+"""
 
 from __future__ import annotations
 

@@ -155,24 +155,25 @@ def _select(
     those selected in the previous round, until nothing changes.
     """
     found: list[tuple[Choice, ...]] = [()] * len(tried)
-    chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(tried)))
+    # positions that each selection chose in the previous round; selections that stay are left out
+    previous: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(tried)))
     overlaps: list[Handle] = []
     for _ in range(SIZES.max_overlap_rounds):
         submitted = [
             _submit_choices(stage, choices_of_views, neighbors, tried[which], before)
-            for which, before in chosen.items()
+            for which, before in previous.items()
         ]
         if not overlaps:  # they are awaited at the end
             overlaps = _submit_choices(stage, coarse_choices, coarse, tried[0], None)
-        following: dict[int, tuple[int, ...] | None] = {}
+        changed: dict[int, tuple[int, ...] | None] = {}
         gathered = stage.gather(*submitted)
-        for (which, before), groups in zip(chosen.items(), gathered, strict=True):
+        for (which, before), groups in zip(previous.items(), gathered, strict=True):
             found[which] = tuple(itertools.chain.from_iterable(groups))
-            now = tuple(choice.index for choice in found[which])
-            if now != before:
-                following[which] = now
-        chosen = following
-        if not chosen:
+            chosen = tuple(choice.index for choice in found[which])
+            if chosen != before:
+                changed[which] = chosen
+        previous = changed
+        if not changed:
             break
     return found, tuple(itertools.chain.from_iterable(stage.executor.gather(overlaps)))
 

@@ -126,20 +126,21 @@ def _as_fitted(
     pairs = [(known[name], given[name]) for name in asked]
     if not is_compared:
         _check_feature_names(pairs, ids, type(estimator).__name__)
-    views = []
-    for fitted, new in pairs:
-        if new.name not in excluded:
-            view = new
-            if view.view_type != "features" and fitted.present is not None:
-                view = restrict_to_present(view.whole, columns=fitted.present.samples)
-            if view.name in estimator._imputers:
-                rows = view.read(0, view.shape[0])
-                if np.isnan(rows).any():
-                    view = with_rows(view, estimator._imputers[view.name](rows))
-            check_values(view)
-            _check_pairs(fitted, view)
-            views.append(view)
+    views = [_checked(estimator, *pair) for pair in pairs if pair[1].name not in excluded]
     return dataclasses.replace(data, views=tuple(views))
+
+
+def _checked(estimator: MSCAM, fitted: RowSource, new: RowSource) -> RowSource:
+    """View of new samples with the columns of the fit, imputed and checked."""
+    if new.view_type != "features" and fitted.present is not None:
+        new = restrict_to_present(new.whole, columns=fitted.present.samples)
+    if new.name in estimator._imputers:
+        rows = new.read(0, new.shape[0])
+        if np.isnan(rows).any():
+            new = with_rows(new, estimator._imputers[new.name](rows))
+    check_values(new)
+    _check_pairs(fitted, new)
+    return new
 
 
 def _in_order(view: RowSource, ids: Sequence[str] | None) -> RowSource:

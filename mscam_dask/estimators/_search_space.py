@@ -49,17 +49,9 @@ def search_space(estimator: MSCAM, data: MultiViewData) -> tuple[tuple[Parameter
         of_views = _settings_by_view(given.pop("scale"), given.pop("alpha"), data.view_names)
         tried = tried[:1]
     elif selects_settings and len(data.views) > 1:
-        # only feature views are scaled
-        scales = _SCALES if has_features else _SCALES[:1]
-        options = tuple(
-            ViewSettings(scale, alpha)
-            for scale in (scales if given["scale"] is None else (given["scale"],))
-            for alpha in (_ALPHAS if given["alpha"] is None else (given["alpha"],))
-        )
-        if len(options) > 1:
+        options = _options_of_views(given["scale"], given["alpha"], has_features=has_features)
+        if options:
             tried = ((options[0].scale, options[0].alpha, CONSTANTS.n_neighbors),)
-        else:
-            options = ()
     common = {name: value for name, value in given.items() if value is not None} | {
         "n_clusters": _most_clusters(n_clusters, estimator.max_clusters, data.n_samples),
         "seed": seed_of(
@@ -94,6 +86,17 @@ def search_space(estimator: MSCAM, data: MultiViewData) -> tuple[tuple[Parameter
         may_exclude_views=estimator.exclude_views is None,
     )
     return tuple(dict.fromkeys(found)), choices
+
+
+def _options_of_views(
+    scale: Scale | None, alpha: float | None, *, has_features: bool
+) -> tuple[ViewSettings, ...]:
+    """Settings from which those of each view are selected, by a given scale and α; empty if there is no choice."""
+    possible = _SCALES if has_features else _SCALES[:1]  # only feature views are scaled
+    scales = possible if scale is None else (scale,)
+    alphas = _ALPHAS if alpha is None else (alpha,)
+    options = tuple(ViewSettings(scale, alpha) for scale in scales for alpha in alphas)
+    return options if len(options) > 1 else ()
 
 
 def _settings_by_view(scale: Any, alpha: Any, names: Sequence[str]) -> tuple[ViewSettings, ...]:

@@ -330,10 +330,14 @@ class MSCAM(
         validate_callbacks(self.callbacks, self.checkpoint_store)
         executor = executor_for(self.client, self.n_jobs)
         data, of_table = views_to_fit(self, X)
-        stored = impute_methods_of(data)
+        methods_of_store = impute_methods_of(data)  # cells that were imputed when it was written
         methods = impute_methods(self.impute, data.view_names)
         data, imputers, imputed_shares = impute_views(data, methods)
-        of_store = {v.name: Imputer(v, stored[v.name]) for v in data.views if v.name in stored}
+        imputers_of_store = {
+            view.name: Imputer(view, methods_of_store[view.name])
+            for view in data.views
+            if view.name in methods_of_store
+        }
         tried, choices = search_space(self, data)
         first = tried[0]
         n_clusters = None if choices.n_clusters else first.n_clusters
@@ -344,13 +348,14 @@ class MSCAM(
             digest=True,
             over=lambda look, views: map_views(look, views, executor, stage="validate"),
         )
-        report, of_batches = check(data), None
+        report = check(data)
+        of_batches = None
         if batches is not None:
             of_batches = fit_batches(X, data, batches, n_clusters, executor)
             data = of_batches.correct(data)
             report = dataclasses.replace(report, digests=check(data).digests)
         warn_of((one.message, DataWarning) for one in report.issues if one.kind in TOLD_BEFORE)
-        labels, known = None, None
+        labels = None
         if init_labels is not None:
             if choices.n_clusters or len(tried) > 1 or choices.view_settings:
                 raise ConfigurationError(
@@ -364,6 +369,7 @@ class MSCAM(
         excluded = self.exclude_views or ()
         equal = equal_samples([v for v in data.views if v.name not in excluded], executor)
         issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
+        known = None
         if partial_labels is not None:
             known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
         solution = run_fit(
@@ -381,7 +387,7 @@ class MSCAM(
         )
         self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
         self.data_warnings_, self.imputed_shares_ = issues, imputed_shares
-        self._imputers = {**of_store, **imputers}
+        self._imputers = {**imputers_of_store, **imputers}
         self._training_digests = report.digests
         warn_of(doubts(solution, issues, views_selected=self.exclude_views is None))
         return self

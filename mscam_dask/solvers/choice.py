@@ -155,9 +155,10 @@ def linkage_partition(one: Linkage, n_clusters: int, smallest: int) -> list[NDAr
     """
     rows, linked, tree = one.rows, one.linked, one.tree
     children = tree[:, :2].astype(np.int64)
-    is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= smallest
+    is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= smallest  # of each node
+    # a cut into one group more replaces a node by its children, the last merge first
     gained = is_large[children].sum(axis=1, dtype=np.int64) - is_large[len(linked) :]
-    n_large = np.concatenate([[0], [1], 1 + np.cumsum(gained[::-1])])  # of each number of groups
+    n_large = np.concatenate([[0], [1], 1 + np.cumsum(gained[::-1])])  # by number of groups
     enough = np.flatnonzero(n_large[n_clusters : n_clusters + _N_CUTS] >= n_clusters)
     if not enough.size:
         return []

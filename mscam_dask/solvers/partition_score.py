@@ -249,21 +249,14 @@ def views_agree(
         return True
     n = len(labels)
     present = [np.arange(n) if view.present is None else view.present.samples for view in views]
-    scores = np.zeros((len(views), n, 2 * (int(labels.max()) + 1)))
-    folds = cell_folds(points.rows, labels).folds
-    for fold in range(N_FOLDS):
-        others, halves = np.flatnonzero(folds != fold), np.zeros(n, dtype=np.int64)
-        halves[others], _ = nested_cells(points.rows[others], labels[others], n_scales=2)
-        for rows, has, one in zip(points.views, present, scores, strict=True):
-            tested = has[folds[has] == fold]
-            values = _discriminants(rows[has], halves[has], folds[has] != fold)
-            one[tested, : values.shape[1]] = values
+    scores = _scores_of_halves(points, present, labels)
     shares = np.zeros((len(views), n))  # of a sample in the samples of a view
     for has, share, one in zip(present, shares, scores, strict=True):
         share[has] = 1.0 / len(has)
         one[:] = np.ldexp(one, -safe_exponent(np.abs(one).max(axis=0)))
         lengths = np.linalg.norm(one, axis=0)
         one[:] = one / np.where(lengths > 0.0, lengths, 1.0)
+    # the square of a sum minus the sum of squares is the sum over pairs of views, each pair twice
     correlations = (scores.sum(axis=0) ** 2 - (scores**2).sum(axis=0)).sum(axis=0)
     variance = 2.0 * ((shares.sum(axis=0) ** 2 - (shares**2).sum(axis=0)).sum())
     p_value = float(ndtr(-correlations.max() / np.sqrt(variance))) if variance else 1.0
@@ -271,7 +264,24 @@ def views_agree(
     return bool(n_halves * p_value <= RULES.level)
 
 
-def _discriminants(
+def _scores_of_halves(
+    points: JointPoints, present: Sequence[NDArray[np.int64]], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Cross-fitted discriminants (V, n, 2c) of the halves of clusters in each view, 0 for samples that it does not have."""
+    n = len(labels)
+    scores = np.zeros((len(present), n, 2 * (int(labels.max()) + 1)))
+    folds = cell_folds(points.rows, labels).folds
+    for fold in range(N_FOLDS):
+        others, halves = np.flatnonzero(folds != fold), np.zeros(n, dtype=np.int64)
+        halves[others], _ = nested_cells(points.rows[others], labels[others], n_scales=2)
+        for rows, has, one in zip(points.views, present, scores, strict=True):
+            tested = has[folds[has] == fold]
+            values = _centered_discriminants(rows[has], halves[has], folds[has] != fold)
+            one[tested, : values.shape[1]] = values
+    return scores
+
+
+def _centered_discriminants(
     rows: NDArray[np.float64], cells: NDArray[np.int64], is_fitted: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Centered discriminants (m, K) of the m rows (n, p) that are not fitted, from the cells of the others."""
