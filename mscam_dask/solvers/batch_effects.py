@@ -224,11 +224,7 @@ def batch_cells(
         fits.append(_iterated(filled, absent, batches, cells, offsets))
     # scores vary within cells by different amounts: each counts by its own
     least = min(fits, key=lambda fit: fit.squares)
-    n_known = np.maximum(np.count_nonzero(~absent, axis=0), 1)
-    noise = np.sum(_residuals(least, filled, absent, batches) ** 2, axis=0) / n_known
-    eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
-    rounding = eps * np.mean((filled - means[batches]) ** 2) + eps**2 * np.mean(filled**2)
-    noise = np.sqrt(np.maximum(noise, rounding + tiny))
+    noise = _noise_of_scores(least, filled, absent, batches)
     rows, n_offsets, losses = filled / noise, int(np.count_nonzero(sizes)) - 1, []
     for fit in fits:
         white = _whitened(fit, rows, absent, batches, noise)
@@ -296,6 +292,18 @@ def _filled(scores: Array, batches: Labels, n_batches: int) -> tuple[NDArray[np.
     """Which scores (m, q) are absent, and the scores with the mean of the batch in place of these."""
     absent = np.isnan(scores)
     return absent, np.where(absent, group_means(scores, batches, n_batches)[batches], scores)
+
+
+def _noise_of_scores(
+    fit: BatchCells, filled: Array, absent: NDArray[np.bool_], batches: Labels
+) -> Array:
+    """Standard deviation (q,) of each score within the cells of a fit, not less than rounding."""
+    n_known = np.maximum(np.count_nonzero(~absent, axis=0), 1)
+    variances = np.sum(_residuals(fit, filled, absent, batches) ** 2, axis=0) / n_known
+    within = filled - group_means(filled, batches, len(fit.offsets))[batches]
+    eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
+    rounding = eps * np.mean(within**2) + eps**2 * np.mean(filled**2)
+    return np.asarray(np.sqrt(np.maximum(variances, rounding + tiny)))
 
 
 def _whitened(

@@ -133,17 +133,7 @@ def graph_block(
 
     `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None, and `projected_factor` is λ n / (2 c V). Weights of pairs with other known labels (n,) are 0.
     """
-    squared, shared = candidates.in_double(), None
-    if candidates.coverage is not None:
-        shared = candidates.coverage > 0.0
-        squared = np.where(shared, squared, 0.0)
-        if projected is not None:  # the mean over the views that have both ends
-            projected = projected / np.where(shared, candidates.coverage, 1.0)
-    distances = data_weight * squared
-    if projected is not None:
-        distances = distances + projected_factor * projected
-    if shared is not None:
-        distances = with_finite_distances(np.where(shared, distances, np.inf))
+    distances = _joint_distances(candidates, projected, data_weight, projected_factor)
     if known is None:
         chosen, weights = select_neighbors(candidates.indices, distances, n_neighbors)
     else:
@@ -151,6 +141,24 @@ def graph_block(
         chosen, weights = select_neighbors(*linked, n_neighbors)
         weights[are_cannot_linked(chosen, known, candidates.row_start)] = 0.0
     return GraphRows(candidates.row_start, graph_from_neighbors(chosen, weights, n_samples))
+
+
+def _joint_distances(
+    candidates: CandidateEdges,
+    projected: NDArray[np.float64] | None,
+    data_weight: float,
+    projected_factor: float,
+) -> NDArray[np.float64]:
+    """Distances d_ij (m, K) of the A-step; pairs without a common view are the farthest, at a finite distance."""
+    squared, coverage = candidates.in_double(), candidates.coverage
+    if coverage is None:
+        own = data_weight * squared
+        return own if projected is None else own + projected_factor * projected
+    is_shared = coverage > 0.0
+    distances = data_weight * np.where(is_shared, squared, 0.0)
+    if projected is not None:  # the mean over the views that have both ends
+        distances = distances + projected_factor * (projected / np.where(is_shared, coverage, 1.0))
+    return with_finite_distances(np.where(is_shared, distances, np.inf))
 
 
 def select_neighbors(
