@@ -119,7 +119,7 @@ def _neighbors_of_view(
         if min(len(present), n_some) < _MIN_PRESENT:
             nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
             return {default: nothing}, {0: nothing[: len(some)]}
-    settings: dict[Scale, dict[float, int]] = {}
+    settings: dict[Scale, dict[float, int]] = {}  # position of an option by scale and α
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
         settings.setdefault(scale, {}).setdefault(option.alpha, position)

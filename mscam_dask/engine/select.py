@@ -366,7 +366,10 @@ def warm_start(
     parameters: Parameters,
     init_labels: NDArray[np.int64],
 ) -> Initialization:
-    """Return the initialization from the labels (n,) of an earlier fit, `UNKNOWN` for a new sample."""
+    """Return the initialization from the labels (n,) of an earlier fit, `UNKNOWN` for a new sample.
+
+    If they have all clusters, they stay the best partition, extended to all samples, unless another one scores higher.
+    """
     constants = parameters.constants
     constants = dataclasses.replace(constants, patience=min(constants.patience, _PATIENCE))
     parameters = dataclasses.replace(parameters, constants=constants)
@@ -386,8 +389,9 @@ def warm_start(
         if has_all_clusters:
             partitions = stage.submit(operator.add, [extended], partitions, kind="partitions")
     scores = stage.value(prepared.scores(stage, partitions))
-    index = argbest(scores)  # the first partition, or another one that scores higher
-    index = index if is_better(scores[index], scores[0], parameters) else 0
+    index = argbest(scores)
+    if not is_better(scores[index], scores[0], parameters):
+        index = 0
     best = BestPartition(stage.item(partitions, index), scores[index], iteration=_INITIAL_LABELS)
     return Initialization(prepared, graph, k, spectrum, best)
 

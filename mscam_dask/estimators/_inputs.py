@@ -75,17 +75,17 @@ def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
     A table is read as a view in a list unless it is a list of rows or a NumPy array of numbers.
     """
     table = with_index(X)
-    is_read = not isinstance(table, Sequence) and (
+    is_read_as_view = not isinstance(table, Sequence) and (
         type(table) is not np.ndarray
         or (table.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in table.flat))
     )
-    view = rows_of(table, name="view_0") if is_read else None
+    view = rows_of(table, name="view_0") if is_read_as_view else None
     try:
         validated = validate_data(
             estimator,
             table,
             reset=reset,
-            skip_check_array=is_read,
+            skip_check_array=is_read_as_view,
             ensure_all_finite=False,  # `validate` reports the rows, as for every view
             ensure_min_samples=2 if reset else 1,
         )
@@ -196,7 +196,8 @@ def _check_feature_names(
     Warn if only one of the two has names. Columns of a pairwise view may have the `ids` of the fit as names. The numbering
     0, 1, ... of a frame counts as names only if the other view has the same numbers in another order.
     """
-    unmatched: dict[tuple[str, str], list[str]] = {}
+    unnamed_in_fit: list[str] = []
+    unnamed_now: list[str] = []
     for fitted, new in pairs:
         expected, got = fitted.whole.feature_names, new.feature_names
         if fitted.view_type != "features" and got == ids:
@@ -207,19 +208,24 @@ def _check_feature_names(
             )
         if expected == got:
             continue
-        if expected is None or got is None:
-            unmatched.setdefault(("", "out") if expected is None else ("no ", ""), []).append(
-                new.name
-            )
+        if expected is None:
+            unnamed_in_fit.append(new.name)
+            continue
+        if got is None:
+            unnamed_now.append(new.name)
             continue
         raise DataError(
             f"View {new.name!r}: feature names must be those of the fit, in their order; {changed_names(expected, got)}. "
             "Give frames as new[old.columns]."
         )
-    for (no, out), names in unmatched.items():
-        warnings.warn(
-            f"View(s) {names} have {no}feature names, but {estimator} was fitted with{out} feature "
-            "names; columns are taken in their order.",
-            UserWarning,
-            stacklevel=6,
-        )
+    for views, have, fitted_with in (
+        (unnamed_in_fit, "have", "without"),
+        (unnamed_now, "have no", "with"),
+    ):
+        if views:
+            warnings.warn(
+                f"View(s) {views} {have} feature names, but {estimator} was fitted {fitted_with} "
+                "feature names; columns are taken in their order.",
+                UserWarning,
+                stacklevel=6,
+            )

@@ -192,9 +192,11 @@ def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether each value (n,) is None, NaN, or text of these or empty."""
     from pandas import isna
 
-    texts = (one if isinstance(one, str) else "known" for one in values.tolist())
-    gone = [text == "None" or text.lower() in _MISSING_TEXTS for text in texts]
-    return np.asarray(isna(values) | np.array(gone, dtype=np.bool_))
+    is_missing_text = [
+        isinstance(one, str) and (one == "None" or one.lower() in _MISSING_TEXTS)
+        for one in values.tolist()
+    ]
+    return np.asarray(isna(values) | np.array(is_missing_text, dtype=np.bool_))
 
 
 def _distinct(
@@ -260,22 +262,24 @@ class FittedBatches:
         self, new: MultiViewData, samples: NDArray[np.int64], name: Any
     ) -> dict[str, BatchCorrection]:
         """Correction of each view for one batch of new samples."""
-        # a number may be text now
-        row = [i for i, one in enumerate(self.names) if one == name or str(one) == str(name)][:1]
-        if not row and len(samples) >= SMALLEST_NEW_BATCH:
+        corrections = self.effects.corrections
+        for row, known in enumerate(self.names):
+            if known == name or str(known) == str(name):  # a number may be text now
+                return {
+                    view: BatchCorrection(one.offsets[[row]], one.factors[[row]])
+                    for view, one in corrections.items()
+                }
+        if len(samples) >= SMALLEST_NEW_BATCH:
             return corrections_of_new_batch(new, samples, self.effects)
-        if not row:
-            warnings.warn(
-                f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
-                f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
-                DataWarning,
-                stacklevel=5,
-            )
+        warnings.warn(
+            f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
+            f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
+            DataWarning,
+            stacklevel=5,
+        )
         return {
-            view: BatchCorrection(one.offsets[row], one.factors[row])
-            if row
-            else BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
-            for view, one in self.effects.corrections.items()
+            view: BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
+            for view, one in corrections.items()
         }
 
 
