@@ -102,7 +102,7 @@ def finalize(
     other = None
     if prepared.order.known is None:
         other, tested = choose_partition(stage, state.graph, labels, score, tested, context)
-        if other is not None and context.known is not None:  # few labels are known
+        if other is not None and context.known is not None:  # too few labels to decide
             other = _with_known(stage.sub("other"), other, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
