@@ -56,14 +56,14 @@ def valley_p_value(left: int, center: int, right: int, depth: float) -> float:
     """Mid p-value of a valley in three adjacent intervals of equal length.
 
     The hypothesis is m_C² ≥ ρ² m_L m_R with the depth ρ. On its boundary (m_L, m_C, m_R) ∝ (1, ρθ, θ²),
-    so that given N = L + C + R and S = C + 2R the count C has the weights N! ρ^C / (L! C! R!) whatever
+    so that given N = L + C + R and T = C + 2R the count C has the weights N! ρ^C / (L! C! R!) whatever
     θ is: the exact test of Hardy-Weinberg proportions, where ρ = 2.
 
     J. Graffelman, V. Moreno, doi:10.1515/sagmb-2012-0039.
     """
-    n, s = left + center + right, center + 2 * right
-    c = np.arange(s % 2, min(s, 2 * n - s) + 1, 2)
-    r = (s - c) // 2
+    n, t = left + center + right, center + 2 * right
+    c = np.arange(t % 2, min(t, 2 * n - t) + 1, 2)
+    r = (t - c) // 2
     weights = c * np.log(depth) - gammaln(n - c - r + 1.0) - gammaln(c + 1.0) - gammaln(r + 1.0)
     likely = np.exp(weights - weights.max())
     return float((likely[c < center].sum() + 0.5 * likely[c == center].sum()) / likely.sum())
