@@ -67,6 +67,44 @@ class BatchCells:
     noise: Array = dataclasses.field(default_factory=lambda: np.ones(1))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Scores:
+    """Scores (m, q) of samples, with the mean of the batch where they are absent."""
+
+    rows: Array
+    absent: NDArray[np.bool_]  # (m, q)
+    batches: Labels  # (m,)
+    n_batches: int
+
+    @classmethod
+    def filled(cls, scores: Array, batches: Labels, n_batches: int) -> _Scores:
+        """Scores of which the absent ones were NaN."""
+        absent, means = np.isnan(scores), group_means(scores, batches, n_batches)
+        return cls(np.where(absent, means[batches], scores), absent, batches, n_batches)
+
+    @property
+    def sizes(self) -> Labels:
+        """Number (B,) of samples of each batch."""
+        return np.bincount(self.batches, minlength=self.n_batches)
+
+    @property
+    def means(self) -> Array:
+        """Mean (B, q) of each batch."""
+        return group_means(self.rows, self.batches, self.n_batches)
+
+    def without(self, offsets: Array) -> Array:
+        """Rows (m, q) without the offsets (B, q) of the batches."""
+        return np.asarray(self.rows - offsets[self.batches])
+
+    def residuals(self, fit: BatchCells) -> Array:
+        """Residuals (m, q) of a fit, 0 where scores are absent."""
+        return np.where(self.absent, 0.0, self.without(fit.offsets) - fit.means[fit.cells])
+
+    def in_units_of(self, noise: Array) -> _Scores:
+        """Scores in units of the noise (q,) of each."""
+        return dataclasses.replace(self, rows=self.rows / noise)
+
+
 def score_encoder(
     rows: Array, batches: Labels, means: Array, n_cells: int, name: str, size: Array | None = None
 ) -> Encoder:
@@ -212,34 +250,31 @@ def batch_cells(
 
     Scores (m, q) are NaN for absent samples.
     """
-    absent, filled = _filled(scores, batches, n_batches)
-    sizes = np.bincount(batches, minlength=n_batches)
-    none = np.zeros((n_batches, filled.shape[1]))
-    means = group_means(filled, batches, n_batches)
-    cells = k_means(filled, n_cells, _N_STARTS)
-    fits = [_squares_fit(filled, absent, cells, batches, none)]
-    starts = _offsets_of_pairs(filled, batches, n_batches, n_cells, price)
+    filled = _Scores.filled(scores, batches, n_batches)
+    sizes, means = filled.sizes, filled.means
+    cells = k_means(filled.rows, n_cells, _N_STARTS)
+    fits = [_fit_of(filled, cells, np.zeros_like(means))]
+    starts = _offsets_of_pairs(filled, n_cells, price)
     for offsets in [means - (sizes @ means) / sizes.sum(), *starts]:
-        cells = k_means(filled - offsets[batches], n_cells, _N_STARTS)
-        fits.append(_iterated(filled, absent, batches, cells, offsets))
+        cells = k_means(filled.without(offsets), n_cells, _N_STARTS)
+        fits.append(_iterated(filled, cells, offsets))
     # scores vary within cells by different amounts: each counts by its own
-    least = min(fits, key=lambda fit: fit.squares)
-    noise = _noise_of_scores(least, filled, absent, batches)
-    rows, n_offsets, losses = filled / noise, int(np.count_nonzero(sizes)) - 1, []
+    noise = _noise_of_scores(min(fits, key=lambda fit: fit.squares), filled)
+    white, n_offsets, losses = filled.in_units_of(noise), int(np.count_nonzero(sizes)) - 1, []
     for fit in fits:
-        white = _whitened(fit, rows, absent, batches, noise)
-        loss = _loss(white, rows, batches, price)
+        of_white = _fit_of(white, fit.cells, fit.offsets / noise)
+        loss = _loss(of_white, white, price)
         if fit.offsets.any():
             # an offset can always put one cell on another, and the cell that this spares cuts another one
-            loss += _worth_of_cuts(white, rows, batches, n_offsets)
+            loss += _worth_of_cuts(of_white, white, n_offsets)
         losses.append(loss)
     best = fits[int(np.argmin(losses))]
     likely = [fit for fit, loss in zip(fits, losses, strict=True) if loss < min(losses) + _LIKELY]
     return dataclasses.replace(
         best,
         matched=_are_matched(best, likely, batches, price),
-        view_variances=price.squares(_residuals(best, filled, absent, batches))
-        / np.maximum(price.known(absent), 1.0),
+        view_variances=price.squares(filled.residuals(best))
+        / np.maximum(price.known(filled.absent), 1.0),
         noise=noise,
     )
 
@@ -251,32 +286,34 @@ def counted_cells(
 
     More cells have to save more than cuts of normal samples without structure would.
     """
-    absent, filled = _filled(scores, batches, n_batches)
+    filled = _Scores.filled(scores, batches, n_batches)
     found, merged = batch_cells(scores, batches, n_batches, 1, price), np.zeros(1, dtype=np.int64)
     owed = 0.0
     for n_cells in range(2, most + 1):
         more = batch_cells(scores, batches, n_batches, n_cells, price)
-        rows = filled / more.noise
-        before, after = (_whitened(fit, rows, absent, batches, more.noise) for fit in (found, more))
-        owed += _worth_of_cuts(after, rows, batches, 1)
-        gain = _loss(before, rows, batches, price) - _loss(after, rows, batches, price)
-        tested = _borders_of_cells(after, rows, batches).of_several(most - 1)
+        white = filled.in_units_of(more.noise)
+        before, after = (
+            _fit_of(white, fit.cells, fit.offsets / more.noise) for fit in (found, more)
+        )
+        owed += _worth_of_cuts(after, white, 1)
+        gain = _loss(before, white, price) - _loss(after, white, price)
+        tested = _borders_of_cells(after, white).of_several(most - 1)
         if gain > owed and tested.n_supported >= 1 + merged.max():
             found, merged, owed = more, tested.merged, 0.0
-    fit = _iterated(filled, absent, batches, merged[found.cells], found.offsets)
+    fit = _iterated(filled, merged[found.cells], found.offsets)
     return dataclasses.replace(
         fit, matched=found.matched, view_variances=found.view_variances, noise=found.noise
     )
 
 
-def _borders_of_cells(fit: BatchCells, rows: Array, batches: Labels) -> Borders:
-    """Borders of the cells of a whitened fit.
+def _borders_of_cells(fit: BatchCells, white: _Scores) -> Borders:
+    """Borders of the cells of a fit of scores in units of the noise.
 
     A batch does not have the same effects on all cells. Two cells are therefore apart only if they are at least twice as far
     apart as the batches within cells are on average.
     """
     n_cells, n_batches = len(fit.means), len(fit.offsets)
-    points = rows - fit.offsets[batches]
+    points, batches = white.without(fit.offsets), white.batches
     found = borders(JointPoints(points, points.shape[1:]), fit.cells, n_cells)
     is_group = cell_counts(fit.cells, batches, n_cells, n_batches) >= SMALLEST
     means = group_means(points, fit.cells * n_batches + batches, n_cells * n_batches)
@@ -288,29 +325,14 @@ def _borders_of_cells(fit: BatchCells, rows: Array, batches: Labels) -> Borders:
     return dataclasses.replace(found, p_values=p_values)
 
 
-def _filled(scores: Array, batches: Labels, n_batches: int) -> tuple[NDArray[np.bool_], Array]:
-    """Which scores (m, q) are absent, and the scores with the mean of the batch in place of these."""
-    absent = np.isnan(scores)
-    return absent, np.where(absent, group_means(scores, batches, n_batches)[batches], scores)
-
-
-def _noise_of_scores(
-    fit: BatchCells, filled: Array, absent: NDArray[np.bool_], batches: Labels
-) -> Array:
+def _noise_of_scores(fit: BatchCells, filled: _Scores) -> Array:
     """Standard deviation (q,) of each score within the cells of a fit, not less than rounding."""
-    n_known = np.maximum(np.count_nonzero(~absent, axis=0), 1)
-    variances = np.sum(_residuals(fit, filled, absent, batches) ** 2, axis=0) / n_known
-    within = filled - group_means(filled, batches, len(fit.offsets))[batches]
+    n_known = np.maximum(np.count_nonzero(~filled.absent, axis=0), 1)
+    variances = np.sum(filled.residuals(fit) ** 2, axis=0) / n_known
+    within = filled.without(filled.means)
     eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
-    rounding = eps * np.mean(within**2) + eps**2 * np.mean(filled**2)
+    rounding = eps * np.mean(within**2) + eps**2 * np.mean(filled.rows**2)
     return np.asarray(np.sqrt(np.maximum(variances, rounding + tiny)))
-
-
-def _whitened(
-    fit: BatchCells, rows: Array, absent: NDArray[np.bool_], batches: Labels, noise: Array
-) -> BatchCells:
-    """A fit in units of the noise (q,), in which the rows are."""
-    return _squares_fit(rows, absent, fit.cells, batches, fit.offsets / noise)
 
 
 def _links(fit: BatchCells, batches: Labels) -> Labels:
@@ -344,23 +366,23 @@ def _are_matched(
     return bool(connected_components(linked[np.ix_(sizes > 0, sizes > 0)], directed=False)[0] == 1)
 
 
-def _loss(fit: BatchCells, rows: Array, batches: Labels, price: OffsetPrices) -> float:
-    """Loss of a whitened fit, −2 log of its evidence: squares, and prices of offsets and of groups of batches without common cells."""
-    sizes = np.bincount(batches, minlength=len(fit.offsets))
+def _loss(fit: BatchCells, white: _Scores, price: OffsetPrices) -> float:
+    """Loss of a fit of scores in units of the noise, −2 log of its evidence: squares, and prices of offsets and of groups of batches without common cells."""
+    sizes = white.sizes
     base = np.argmax(sizes)
-    n_groups, groups = connected_components(_links(fit, batches), directed=False)
-    labels = groups[batches].astype(np.int64)
-    means = group_means(rows - fit.offsets[batches], labels, n_groups)
+    n_groups, groups = connected_components(_links(fit, white.batches), directed=False)
+    labels = groups[white.batches].astype(np.int64)
+    means = group_means(white.without(fit.offsets), labels, n_groups)
     group_sizes = np.bincount(labels, minlength=n_groups)
     of_groups = price(means - means[groups[base]], group_sizes)
     return fit.squares + (price(fit.offsets - fit.offsets[base], sizes) + of_groups)
 
 
-def _worth_of_cuts(fit: BatchCells, rows: Array, batches: Labels, n_cuts: int) -> float:
+def _worth_of_cuts(fit: BatchCells, white: _Scores, n_cuts: int) -> float:
     """Squares that cuts of normal samples in two at their mean save; their halves are the largest cells."""
-    n, q = rows.shape
+    n, q = white.rows.shape
     n_cut = np.sort(np.bincount(fit.cells))[::-1][: 2 * n_cuts].sum()
-    residuals = rows - fit.offsets[batches] - fit.means[fit.cells]
+    residuals = white.without(fit.offsets) - fit.means[fit.cells]
     largest = np.linalg.eigvalsh(residuals.T @ residuals / n)[-1]
     # the largest variance in fewer samples, by the law of Marchenko and Pastur
     edge = (1.0 + np.sqrt(q * n_cuts / n_cut)) / (1.0 + np.sqrt(q / n))
@@ -432,17 +454,15 @@ def _centers(rows: Array, n_cells: int) -> tuple[Array, Array]:
     return group_means(rows, labels, len(sizes)), sizes
 
 
-def _offsets_of_pairs(
-    rows: Array, batches: Labels, n_batches: int, n_cells: int, price: OffsetPrices
-) -> list[Array]:
+def _offsets_of_pairs(filled: _Scores, n_cells: int, price: OffsetPrices) -> list[Array]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
-    counts = np.bincount(batches, minlength=n_batches)
+    rows, counts = filled.rows, filled.sizes
     ordered = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-    centers = [_centers(rows[batches == batch], n_cells) for batch in ordered]
+    centers = [_centers(rows[filled.batches == batch], n_cells) for batch in ordered]
     starts = []
     for variant in range(_N_FINE):
         base, weights = centers[0]
-        offsets = np.zeros((n_batches, rows.shape[1]))
+        offsets = np.zeros((filled.n_batches, rows.shape[1]))
         for batch, (own, sizes) in zip(ordered[1:], centers[1:], strict=True):
             candidates = _candidate_offsets(base, weights, own, sizes, n_cells, price)
             is_varied = batch == ordered[1] and variant < len(candidates)
@@ -476,28 +496,18 @@ def _candidate_offsets(
     return [offsets[coarse[index]] for index in np.argsort(losses, kind="stable")]
 
 
-def _squares_fit(
-    rows: Array, absent: NDArray[np.bool_], cells: Labels, batches: Labels, offsets: Array
-) -> BatchCells:
+def _fit_of(scores: _Scores, cells: Labels, offsets: Array) -> BatchCells:
     """Fit of some cells with given offsets of the batches."""
     here, cells = np.unique(cells, return_inverse=True)
-    own = rows - offsets[batches]
-    means = group_means(own, cells, len(here))
+    means = group_means(scores.without(offsets), cells, len(here))
     fit = BatchCells(cells, means, offsets, 0.0)
-    residuals = _residuals(fit, rows, absent, batches)
-    return dataclasses.replace(fit, squares=float(np.sum(residuals**2)))
+    return dataclasses.replace(fit, squares=float(np.sum(scores.residuals(fit) ** 2)))
 
 
-def _residuals(fit: BatchCells, rows: Array, absent: NDArray[np.bool_], batches: Labels) -> Array:
-    """Residuals (m, q) of rows, 0 where they are absent."""
-    return np.where(absent, 0.0, rows - fit.offsets[batches] - fit.means[fit.cells])
-
-
-def _iterated(
-    rows: Array, absent: NDArray[np.bool_], batches: Labels, cells: Labels, offsets: Array
-) -> BatchCells:
+def _iterated(scores: _Scores, cells: Labels, offsets: Array) -> BatchCells:
     """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
-    n_cells, n_batches = int(cells.max()) + 1, len(offsets)
+    rows, absent, batches = scores.rows, scores.absent, scores.batches
+    n_cells, n_batches = int(cells.max()) + 1, scores.n_batches
     own = rows
     for _ in range(_N_ROUNDS):
         sums = sums_by_group(own, cells * n_batches + batches, n_cells * n_batches)
@@ -509,7 +519,7 @@ def _iterated(
         if stays or len(np.unique(new)) < n_cells:
             break
         cells = new
-    return _squares_fit(rows, absent, cells, batches, offsets)
+    return _fit_of(scores, cells, offsets)
 
 
 def cell_counts(cells: Labels, batches: Labels, n_cells: int, n_batches: int) -> Array:
