@@ -217,12 +217,13 @@ def best_by_borders(
     for index, labels in enumerate(partitions[1:], start=1):
         share = explained_share(views, labels)
         nats = share * entropy(labels)
+        # the conditions of each case that need no borders, which take most of the time
         in_case_1 = 1.0 - share <= RULES.level * (1.0 - own_share)
         in_case_2 = n_stand == 0
         in_case_3 = share > own_share and not are_separated
         in_case_4 = share > own_share and are_separated and nats > own_nats and not own.support
         if not (in_case_1 or in_case_2 or in_case_3 or in_case_4):
-            continue  # borders take most of the time
+            continue
         found = borders(points, labels, len(own.sizes))
         if found.sizes.min() < 2 or found.n_supported < own.n_supported:
             continue
