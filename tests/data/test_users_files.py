@@ -94,8 +94,6 @@ READ: dict[str, tuple[Any, Any]] = {
     "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
     "minus signs": beside(csv_of(A - 5).replace("-", "\u2212"), frame=A - 5),
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
-    "QIIME 2": beside("\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]])),
-    "Perseus": beside("\n".join([LINES[0], "#!{Type}T" + ",E" * 4, *LINES[1:]])),
     "SPSS": beside(csv_of(FEW_GONE, na_rep="#NULL!"), frame=FEW_GONE),
     "mothur": (
         {"a.shared": WHOLE.reset_index(names="Group").assign(label=0.03, numOtus=4)[["label", "Group", "numOtus", *A]].to_csv(sep="\t", index=False)},
@@ -147,6 +145,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
     "doses": (beside(csv_of(A.assign(dose=[f"{k}mg" for k in range(12)]))), "dose"),
+    "amounts of money": (beside(csv_of(A.assign(cost=[f"${k}.5" for k in range(12)]))), "cost"),
     "hexadecimals": (beside(csv_of(A.assign(code=[*map(hex, range(12))]))), "code"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "statistics below": ((({"a.csv": csv_of(pd.concat([A, A.agg(["median", "std"]).round(2)]))}), (A,)), "median"),
@@ -258,6 +257,14 @@ ADVICE: dict[str, tuple[str, list[str]]] = {
         ["Table S4", "--skip 1"],
     ),
     "a sample behind a hash": (changed(4, "P04", "#P04"), ["'#P04'", "--comment '#'"]),
+    "types of QIIME 2": (
+        "\n".join([LINES[0], "#q2:types" + ",numeric" * 4, *LINES[1:]]),
+        ["#q2:types", "--comment '#'"],
+    ),
+    "types of Perseus": (
+        "\n".join([LINES[0], "#!{Type}T" + ",E" * 4, *LINES[1:]]),
+        ["#!{Type}T", "--comment '#'"],
+    ),
     "JSON": (A.to_json(orient="records"), ["a.csv", "JSON", "CSV"]),
     "thousands with blanks that do not break": (
         csv_of((A.abs() * 300).map(lambda x: f"{x:,.1f}".replace(",", "\u00a0"))),

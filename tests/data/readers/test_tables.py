@@ -17,7 +17,7 @@ from mscam_dask.data.readers.base import SourceContents
 from mscam_dask.data.store.dataset import open_store, read_origin
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read, stored
-from tests.messages import quotes, raises
+from tests.messages import quotes
 
 N = 12
 VALUES = np.random.default_rng(0).normal(size=(N, 3)).round(4)
@@ -52,16 +52,6 @@ def test_an_unclear_column_is_asked_for_with_two_ways_to_answer(tmp_path: Path) 
 def test_consecutive_numbers_are_ids(tmp_path: Path) -> None:
     frame(range(1, N + 1), "number of visit").to_csv(tmp_path / "a.csv")
     assert is_right(read(tmp_path / "a.csv"), range(1, N + 1))
-
-
-def test_counts_that_differ_in_every_row_are_no_ids_if_told(tmp_path: Path) -> None:
-    counts = np.random.default_rng(0).permuted(np.tile(np.arange(N) * 7 + 3, (4, 1)), axis=1).T
-    pd.DataFrame(counts).add_prefix("area").to_csv(tmp_path / "a.csv", index=False)
-    with raises(DataError, "a.csv", "'area0'", "id_column=False"):
-        read(tmp_path / "a.csv")
-    values, loaded = read(Source(tmp_path / "a.csv", id_column=False))
-    assert loaded.sample_ids is None
-    np.testing.assert_array_equal(values["a"], counts)
 
 
 def test_one_column_of_labels_is_truth_and_others_are_left_out(tmp_path: Path) -> None:
@@ -140,14 +130,6 @@ def test_a_store_keeps_what_was_decided(tmp_path: Path) -> None:
     assert len(append(tmp_path / "a.csv", report.output).origin) == 2
     done = CliRunner().invoke(main, ["describe", str(report.output)])
     assert "comma, header" in done.output
-
-
-@pytest.mark.parametrize("cell", ["${}", "{} mg"])
-def test_amounts_are_neither_ids_nor_left_out(tmp_path: Path, cell: str) -> None:
-    path = tmp_path / "a.csv"
-    frame(NUMBERS).assign(a1=[cell.format(row + 0.5) for row in range(N)]).to_csv(path)
-    with pytest.raises(DataError):
-        read(path)
 
 
 def test_a_first_column_of_numbers_and_marks_is_no_id(tmp_path: Path) -> None:

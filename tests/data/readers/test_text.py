@@ -83,6 +83,17 @@ def test_a_first_line_that_may_be_a_sample_has_to_be_told(tmp_path: Path, text: 
         assert len(table(Source(path, header=header))[0]) == text.count("\n") - header
 
 
+def test_a_first_sample_that_occurs_again_is_no_header(tmp_path: Path) -> None:
+    path = write(tmp_path, "5.1,3.5,u\n4.9,3,u\n5.1,3.5,u\n6.5,2,v\n6.1,3,v\n")
+    assert not table_of(Source(path)).has_header
+
+
+def test_a_title_beside_empty_cells_above_numbers_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "Table S1,,\n2000,2001,2002\n1.5,2.5,7\n2.5,1.5,8\n")
+    with raises(DataError, "Table S1", "--skip 1", "--no-header"):
+        table_of(Source(path))
+
+
 @pytest.mark.parametrize("below", ["5.5,7", "5,7", "u,v"])
 def test_an_empty_name_above_an_index_is_a_header(tmp_path: Path, below: str) -> None:
     """Numbers of a frame without names of columns; others may be a sample without its first value."""
@@ -103,7 +114,7 @@ def test_an_empty_name_above_an_index_is_a_header(tmp_path: Path, below: str) ->
         ("2019,2024\n0.5,1\n", True),
         ("0,1\n1,0\n", False),
         ("3,4,5\n6,7,8\n", False),
-        ("0\n1.5\n", False),
+        ("0\n1.5\n", True),
     ],
 )
 def test_a_first_line_taken_as_a_sample_is_told_where_it_may_be_none(
