@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -98,39 +99,13 @@ def contents_of(
         for name, view_type in found.view_types.items()
         if name in found.groups
     ]
-    wanted, least = selection.views, 1 if selection.views is not None else least_columns
-    tables: dict[str, Any] = {}
-    left, others = [*skipped], dict[str, str]()
-    for name, value in found.values.items():
-        around = found.around(name)
-        if name in found.groups or around & may_be_labels:
-            continue
-        if wanted is not None and around.isdisjoint(wanted):
-            left += [name] if is_matrix(value) else []
-        elif (
-            is_matrix(value)
-            and min(value.shape) >= least
-            and (wanted is not None or not _are_named_ids(name, value))
-        ):
-            tables[name] = value.T if source.samples_in == "columns" else value
-        else:
-            others[name] = _describe(value)
-    for name, what in (_no_views(found, tables) if wanted is None else {}).items():
-        others[name] = f"{_describe(tables.pop(name))}, {what}; --view {name} if it is a view"
-    views = [
-        rows_of(
-            table,
-            name=name,
-            view_type=found.view_types.get(name, "features"),
-            file=str(source.path),
-        )
-        for name, table in tables.items()
-    ]
+    views, left, others = _views_in(found, source, selection, may_be_labels, least_columns)
+    left = [*skipped, *left]
     have_views = any(
         kind.startswith(("struct", "cell")) or np.ndim(found.values[name]) > 2
         for name, kind in others.items()
     )
-    if others.keys() & set(wanted or ()) or (
+    if others.keys() & set(selection.views or ()) or (
         not (views or left) and (labels is None or have_views)
     ):
         raise DataError(
@@ -161,6 +136,40 @@ def contents_of(
         },
         may_be_ids=may_be_ids,
     )
+
+
+def _views_in(
+    found: Variables,
+    source: Source,
+    selection: Selection,
+    may_be_labels: Collection[str],
+    least_columns: int,
+) -> tuple[list[RowSource], list[str], dict[str, str]]:
+    """Views of a file, names of matrices that were not asked for, and the kinds of what can be no view."""
+    tables: dict[str, Any] = {}
+    left, others, wanted = [], dict[str, str](), selection.views
+    for name, value in found.values.items():
+        around = found.around(name)
+        if name in found.groups or around & {*may_be_labels}:
+            continue
+        if wanted is not None and around.isdisjoint(wanted):
+            left += [name] if is_matrix(value) else []
+        elif is_matrix(value) and (
+            min(value.shape) > 0
+            if wanted is not None
+            else min(value.shape) >= least_columns and not _are_named_ids(name, value)
+        ):
+            tables[name] = value.T if source.samples_in == "columns" else value
+        else:
+            others[name] = _describe(value)
+    for name, what in (_no_views(found, tables) if wanted is None else {}).items():
+        others[name] = f"{_describe(tables.pop(name))}, {what}; --view {name} if it is a view"
+    types, file = found.view_types, str(source.path)
+    views = [
+        rows_of(table, name=name, view_type=types.get(name, "features"), file=file)
+        for name, table in tables.items()
+    ]
+    return views, left, others
 
 
 def _are_named_ids(name: str, value: Any) -> bool:
@@ -229,38 +238,35 @@ def is_matrix(value: Any) -> bool:
 
 
 def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
-    """Matrices that are hardly views, and what they are: orders of samples, or marks of views or of cells."""
-    shapes = [table.shape for table in tables.values()]
-    masks = {
-        name: "zeros and ones for each cell; write NaN in missing cells"
-        for name, table in tables.items()
-        if _OF_CELLS.search(name) and shapes.count(table.shape) > 1 and not is_sparse(table)
-        if _are_marks(_in_memory(table))
-    }
-    tables = {name: table for name, table in tables.items() if name not in masks}
-    orders = [name for name, table in tables.items() if _are_orders(table)]
+    """Matrices that are hardly views, and what they are: orders of samples, or marks of cells or of views."""
+    shapes = Counter(table.shape for table in tables.values())
+    kinds: dict[str, str] = {}
+    marks: set[str] = set()
+    for name, table in tables.items():
+        if _are_orders(table):
+            kinds[name] = "orders of samples"
+        elif (
+            _OF_CELLS.search(name)
+            and shapes[table.shape] > 1
+            and not is_sparse(table)
+            and _are_marks(table)
+        ):
+            kinds[name] = "zeros and ones for each cell; write NaN in missing cells"
+        elif 1 < table.shape[1] < len(tables) and name not in found.view_types:
+            marks |= {name} if _are_marks(table, in_each_row=True) else set()
     cells = (found.groups[name] for name, value in found.values.items() if isinstance(value, list))
-    marks = {
-        name
-        for name, table in tables.items()
-        if name not in (*orders, *found.view_types)
-        and 1 < table.shape[1] < len(tables)
-        and _are_marks(rows := _in_memory(table))
-        and rows.any(axis=1).all()
-    }
     marks -= {name for names in cells if not marks.issuperset(names) for name in names}
-    n_views = len(tables) - len(orders) - len(marks)
-    masks |= {
-        name: "zeros and ones for each view; write rows of NaN for samples that a view does not have"
-        for name in sorted(marks)
-        if tables[name].shape[1] == n_views
-    }
-    return dict.fromkeys(orders, "orders of samples") | masks
+    n_views = len(tables) - len(kinds) - len(marks)
+    of_views = (
+        "zeros and ones for each view; write rows of NaN for samples that a view does not have"
+    )
+    return kinds | {name: of_views for name in sorted(marks) if tables[name].shape[1] == n_views}
 
 
-def _are_marks(rows: NDArray[Any]) -> bool:
-    """Return whether all values are 0 or 1."""
-    return bool(((rows == 0) | (rows == 1)).all())
+def _are_marks(table: Any, *, in_each_row: bool = False) -> bool:
+    """Return whether all values are 0 or 1, maybe with a 1 in each row."""
+    rows = _in_memory(table)
+    return bool(((rows == 0) | (rows == 1)).all() and (rows.any(axis=1).all() or not in_each_row))
 
 
 def _are_orders(table: Any) -> bool:

@@ -139,37 +139,8 @@ def _on_rows(
         for place in _label_columns(table, selection)
         if names[place] == selection.labels or not rows.texts[place].tells_rows_apart
     ]
-    left_out = {place: why for place, why in table.left_out.items() if place not in labels}
-    notes: list[str] = []
     own = None if ids is None else rows.texts[ids.position]
-    # columns in front that number the rows
-    numbered = [0] if own is not None and own is rows.texts.get(0) and own.numbers_rows else []
-    n_barcodes = sum(1 for name in names if _SAMPLE_IDS.fullmatch(name))
-    if own is not None and (
-        any(map(_FEATURE_IDS.search, (own.name or "", *own.texts[:1], *own.texts[-1:])))
-        or 2 * n_barcodes >= len(names)
-    ):
-        notes.append(
-            "each row taken as a sample; if the other columns are the samples, set --samples-in columns "
-            "(samples_in='columns')."
-        )
-    for place, column in rows.texts.items():
-        if table.left_out.get(place) == "empty" and any(column.texts):
-            raise DataError(
-                f"{table.where}: the last column has no name and no first values, but later ones such as "
-                f"{next(filter(None, column.texts))!r}. Correct the header, or the row with one field too many."
-            )
-        if place in left_out or place in labels or column is own:
-            continue
-        if own is not None:
-            _check_order(table, own, column)
-        is_behind_numbers = numbered == [*range(place)]
-        reason = _why_no_feature(place, column, own, is_behind_numbers=is_behind_numbers)
-        if reason:
-            left_out[place] = reason
-        elif column.strength or (place > 0 and is_behind_numbers and column.is_key):
-            notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
-        numbered += [place] if reason == _ROW_NUMBERS else []
+    left_out, notes = _left_out(table, rows, labels, own)
     taken = {*left_out, *labels, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     if own is not None:
@@ -177,14 +148,20 @@ def _on_rows(
     values = np.empty((0, 0))
     if features or not labels:
         values = _values(table, rows, features)
+    named = [names[place] for place in features]
     if table.source.id_column is None and (own is None or own.numbers_rows):
-        notes += _notes_without_ids(table, own, values, [names[place] for place in features])
+        notes += notes_of_keys(values, named)
+    if table.source.id_column is None and own is None:
+        notes += _notes_of_long(table, values, named)
+        if _is_axis(values):
+            axis = f"column {named[0]!r} alone rises or falls from row to row, as an axis does"
+            notes.append(f"{axis}; if the other columns are the samples, set --samples-in columns.")
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
         values = filled
         notes.append("missing cells filled with those beyond the diagonal.")
-    notes += notes_of_labels(values, [names[p] for p in features], has_names=table.has_header)
+    notes += notes_of_labels(values, named, has_names=table.has_header)
     return _contents(
         table,
         values,
@@ -196,6 +173,44 @@ def _on_rows(
         left_out={names[place]: reason for place, reason in left_out.items()},
         notes=notes,
     )
+
+
+def _left_out(
+    table: Table, rows: TableRows, labels: Sequence[int], ids: Column | None
+) -> tuple[dict[int, str], list[str]]:
+    """Columns beside ids and labels that are no features, and why; notes on those that may be none, and on rows that may be features."""
+    left_out = {place: why for place, why in table.left_out.items() if place not in labels}
+    notes: list[str] = []
+    n_barcodes = sum(1 for name in table.columns if _SAMPLE_IDS.fullmatch(name))
+    if ids is not None and (
+        any(map(_FEATURE_IDS.search, (ids.name or "", *ids.texts[:1], *ids.texts[-1:])))
+        or 2 * n_barcodes >= len(table.columns)
+    ):
+        notes.append(
+            "each row taken as a sample; if the other columns are the samples, set --samples-in columns "
+            "(samples_in='columns')."
+        )
+    # columns in front that number the rows
+    numbered = [0] if ids is not None and ids is rows.texts.get(0) and ids.numbers_rows else []
+    for place, column in rows.texts.items():
+        if left_out.get(place) == "empty" and any(column.texts):
+            raise DataError(
+                f"{table.where}: the last column has no name and no first values, but later ones such as "
+                f"{next(filter(None, column.texts))!r}. Correct the header, or the row with one field too many."
+            )
+        if place in left_out or place in labels or column is ids:
+            continue
+        if ids is not None:
+            _check_order(table, ids, column)
+        is_behind_numbers = numbered == [*range(place)]
+        reason = _why_no_feature(place, column, ids, is_behind_numbers=is_behind_numbers)
+        if reason:
+            left_out[place] = reason
+        elif column.strength or (place > 0 and is_behind_numbers and column.is_key):
+            name = table.columns[place]
+            notes.append(f"column {name!r} taken as a feature; --id-column if it has ids.")
+        numbered += [place] if reason == _ROW_NUMBERS else []
+    return left_out, notes
 
 
 def _check_names(table: Table, ids: Column) -> None:
@@ -244,16 +259,6 @@ def _why_no_feature(
     return "the same text in every row" if is_one else ""
 
 
-def _notes_without_ids(
-    table: Table, numbers: Column | None, values: NDArray[Any], names: Sequence[str]
-) -> list[str]:
-    """Notes on features of a table that has no ids, but maybe `numbers` of its rows; a long table is refused."""
-    notes = notes_of_keys(values, names)
-    if numbers is None:
-        notes += [*_notes_of_long(table, values, names), *_notes_of_axis(values, names)]
-    return notes
-
-
 def _notes_of_long(table: Table, values: NDArray[Any], names: Sequence[str]) -> list[str]:
     """A note on two first columns that have no combination twice, and all or sorted ones, as keys of a long table; of three in all they are refused."""
     n_rows, n_columns = values.shape
@@ -290,38 +295,50 @@ def _check_order(table: Table, ids: Column, other: Column) -> None:
         )
 
 
-def _on_columns(table: Table, selection: Selection) -> SourceContents:
-    """Contents of a table with a sample on each column."""
-    names = table.columns
-    head_of, first = table.head_of, table.head_of(0)
-    places = [place for place in range(len(names)) if place not in table.left_out]
-    has_numbers = first.is_key and not are_counted(first.texts)
-    may_be_entrez = has_numbers and (first.strength or names[0].lower() == "entrez")
+def _names_of_features(table: Table) -> IdColumn | None:
+    """The column with the names of features: the first, where its values are unlike samples, else that of ids."""
+    first, places = table.head_of(0), range(len(table.columns))
     may_be_names = {
-        place: head_of(place) for place in places if head_of(place).is_text or place == 0
+        place: table.head_of(place)
+        for place in places
+        if place not in table.left_out and (table.head_of(place).is_text or place == 0)
     }
     are_texts = first.is_text and first.is_unique
-    leading = [head_of(place).numbers for place in range(len(names))[:2]]
+    may_be_entrez = first.is_key and not are_counted(first.texts)
+    may_be_entrez &= first.strength > 0 or table.columns[0].lower() == "entrez"
+    leading = [table.head_of(place).numbers for place in places[:2]]
     is_axis = len(may_be_names) == 1 and _is_axis(np.array(leading).T)
-    if table.told_ids is None and (may_be_entrez or are_texts or is_axis):
+    if table.told_ids is None and (are_texts or may_be_entrez or is_axis):
         table = replace(table, id_position=0)
     (key,) = id_columns([(table, may_be_names)])
-    left_out = dict(table.left_out)
-    own = None if key is None else key.position
-    others = [
+    return key
+
+
+def _descriptions(table: Table, own: int | None) -> dict[int, str]:
+    """Columns that describe the features, of which `own` has the names, or number their rows, and why they are no samples."""
+    names, first = table.columns, table.head_of(0)
+    places = [p for p in range(len(names)) if p not in table.left_out and p != own]
+    found = [
         p
         for p in places
-        if p != own
-        and (_OF_GENES.fullmatch(names[p]) or _is_description(head_of(p), table.decimal))
+        if _OF_GENES.fullmatch(names[p]) or _is_description(table.head_of(p), table.decimal)
     ]
-    others += [  # empty ones behind them, such as descriptions of proteins
-        p for p in places if p - 1 in (own, *others) and all(map(is_missing, head_of(p).texts))
+    found += [  # empty ones behind them, such as descriptions of proteins
+        p for p in places if p - 1 in (own, *found) and all(map(is_missing, table.head_of(p).texts))
     ]
-    others += _between_texts(table, [p for p in places if p not in others and p != own])
-    left_out |= dict.fromkeys(others, "describes the features")
+    found += _between_texts(table, [p for p in places if p not in found])
+    left_out = {**table.left_out, **dict.fromkeys(found, "describes the features")}
     if own and first.may_number_rows and first.is_key:
         left_out[0] = _ROW_NUMBERS
-    samples = [p for p in places if p not in left_out and p != own]
+    return left_out
+
+
+def _on_columns(table: Table, selection: Selection) -> SourceContents:
+    """Contents of a table with a sample on each column."""
+    names, key = table.columns, _names_of_features(table)
+    own = None if key is None else key.position
+    left_out = _descriptions(table, own)
+    samples = [p for p in range(len(names)) if p not in left_out and p != own]
     _check_one_each(table, samples)
     of_labels: dict[str, list[str]] = {}
     feature_names: tuple[str, ...] | None = None
@@ -379,34 +396,27 @@ def _check_descriptions(table: Table, samples: Sequence[int], values: NDArray[An
     are_apart[unlike_most(names, 1)] = True  # two of a kind, KO1 and KO2, are told
     are_apart[:2] |= not table.has_header  # start and end, as of BED files
     others = values[~are_apart]
-    if len(others) < max(_SOME_SAMPLES, len(names) - len(others)):
-        if len(names) <= _SOME_SAMPLES:
-            return []
+    tell_apart = len(others) >= max(_SOME_SAMPLES, len(names) - len(others))
+    if tell_apart:
+        low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
+    elif len(names) > _SOME_SAMPLES:
         low, high = np.partition(values, (1, -2), axis=0)[[1, -2]]  # NaN last
-        are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
-        found = [names[place] for place in np.flatnonzero(are_odd)]
-        note = f"columns [{listed(found)}] have values outside the range of all others; remove them if they describe the features."
-        return [note] if found else []
-    low, high = np.fmin.reduce(others, axis=0), np.fmax.reduce(others, axis=0)
+    else:
+        return []
     are_odd = 2 * ((values < low) | (values > high)).sum(axis=1) > values.shape[1]
-    if not np.isin(others, (0, 1)).all():
-        are_odd |= np.isin(values, (0, 1)).all(axis=1)
-    are_odd[0] |= _is_axis(values.T)
-    found = [names[place] for place in np.flatnonzero(are_apart & are_odd)]
-    if found:
+    if tell_apart:
+        if not np.isin(others, (0, 1)).all():
+            are_odd |= np.isin(values, (0, 1)).all(axis=1)
+        are_odd[0] |= _is_axis(values.T)
+        are_odd &= are_apart
+    listing = listed([names[place] for place in np.flatnonzero(are_odd)])
+    if are_odd.any() and tell_apart:
         raise DataError(
-            f"{table.where}: columns [{listed(found)}] have values, and names if any, unlike those of {len(others)} others. Remove them if they "
+            f"{table.where}: columns [{listing}] have values, and names if any, unlike those of {len(others)} others. Remove them if they "
             "describe the features (--id-column takes one as the names of these), or name them as the others if they are samples."
         )
-    return []
-
-
-def _notes_of_axis(values: NDArray[Any], names: Sequence[str]) -> list[str]:
-    """A note on a first column that alone rises or falls from row to row: the other columns may be the samples."""
-    if not _is_axis(values):
-        return []
-    axis = f"column {names[0]!r} alone rises or falls from row to row, as an axis does"
-    return [f"{axis}; if the other columns are the samples, set --samples-in columns."]
+    note = f"columns [{listing}] have values outside the range of all others; remove them if they describe the features."
+    return [note] if are_odd.any() else []
 
 
 def _is_axis(values: NDArray[Any]) -> bool:
