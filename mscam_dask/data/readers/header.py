@@ -36,7 +36,7 @@ def has_header(
     4. numbers like names, whole or rising: names behind text and above measured values, unclear above others or beside
        text, otherwise a sample.
     """
-    line, first = _FirstLine(rows, decimal, on_columns=on_columns), rows[0]
+    line, first = _FirstLine(rows, decimal), rows[0]
     numbers, are_whole_numbers = line.numbers, are_whole(line.numbers)
     stands_out = _stand_out(numbers, line.below, decimal)
     are_like_names = are_whole_numbers or stands_out
@@ -53,10 +53,13 @@ def has_header(
         is_header = line.is_above_numbers or (line.has_texts and is_new)
         is_unclear = is_header and not are_like_names
     elif not line.repeats_text and are_like_names and len({*numbers}) == len(numbers):
-        is_header = (line.begins_with_text and _name_decimals(numbers, line.below)) or (
-            first[0] == "" and are_whole_numbers and line.is_above_decimals
-        )
         is_many = len(numbers) >= (_NUMBERED if are_whole_numbers else _RISING)
+        is_behind_name = line.begins_with_text and (
+            (on_columns and is_many) or _name_decimals(numbers, line.below)
+        )
+        is_header = (
+            are_whole_numbers and line.is_above_decimals and (first[0] == "" or is_behind_name)
+        )
         is_unclear = not is_header and (
             line.has_texts
             or (is_many and (line.is_above_decimals or stands_out or line.is_counted))
@@ -83,7 +86,7 @@ def has_header(
 class _FirstLine:
     """What the first line of a table and the rows below it say about each other."""
 
-    def __init__(self, rows: list[list[str]], decimal: str, *, on_columns: bool) -> None:
+    def __init__(self, rows: list[list[str]], decimal: str) -> None:
         def has_text(fields: Sequence[str]) -> bool:
             return not all(is_value(field, decimal) for field in fields)
 
@@ -105,8 +108,10 @@ class _FirstLine:
         )
         self.names_roles = any(
             names_ids(name)
-            or (id_strength(name) and (self.has_texts or on_columns))
-            or (is_above_text and self.has_texts and 2 * len({*own}) <= len(own))
+            or (
+                self.has_texts
+                and (id_strength(name) or (is_above_text and 2 * len({*own}) <= len(own)))
+            )
             for name, own, is_above_text in new
         )
         places = [

@@ -203,7 +203,7 @@ def _heading(
         if len(names) == len(first) and has_first and are_text:
             return names, 0, ""
     header, note = source.header, ""
-    is_title = header is None and len(first) > 2 and not any(first[1:])
+    is_title = header is not False and len(first) > 2 and not any(first[1:])
     if is_title and not all(
         is_value(field, decimal) for row in rows for field in (first[0], *row[1:])
     ):
