@@ -34,6 +34,7 @@ from mscam_dask.solvers.ridge_view import (
     MAX_EXACT_GRAM,
     Encoder,
     EqualRowsError,
+    principal_coordinates,
     project_rows,
     with_loadings,
 )
@@ -179,7 +180,10 @@ def points_of_view(
     """
     source = cache_chunks(source)
     shape = view_shape(source)
-    if shape.view_type == "features" and scale == "unit":
+    if shape.view_type != "features":
+        rows = principal_coordinates(source.read, shape, max_rank)
+        return ViewPoints(rows, source.present, np.zeros((0, rows.shape[1])))
+    if scale == "unit":
         blocks = row_blocks(shape.n_samples, shape.n_features)
         if any(source.read(start, stop).min() < 0.0 for start, stop in blocks):
             scale, known = "standard", None
@@ -209,8 +213,7 @@ def has_lattice(source: RowSource) -> bool:
 
 def _lattice_steps(source: RowSource, encoder: Encoder) -> NDArray[np.float64]:
     """Changes (q, r) of the singular vectors of a view by one step of each column on a lattice, the largest ones."""
-    if encoder.transform is None:
-        return np.zeros((0, encoder.loadings.shape[1]))
+    assert encoder.transform is not None, "the view has features"
     rows = _spread_values(source)
     steps = encoder.transform.of_steps(column_steps(rows), rows)
     changes = steps[steps > 0.0, None] * encoder.loadings[steps > 0.0]

@@ -350,24 +350,54 @@ def _of_rows(read: RowReader, shape: ViewShape, transform: RowTransform) -> Dire
     return Directions(encoder, basis.singular_values_squared, basis.vectors)
 
 
+def _all_pairs(read: RowReader, n: int) -> tuple[NDArray[np.float64], int]:
+    """Distance or kernel view (n, n) divided by a power of 2, and its exponent: 0 unless values are extreme."""
+    pairs = np.empty((n, n))
+    for start, stop in row_blocks(n, n):
+        pairs[start:stop] = read(start, stop)
+    exponent = int(safe_exponent(max(pairs.max(), -pairs.min())))
+    if exponent:
+        np.ldexp(pairs, -exponent, out=pairs)
+    return pairs, exponent
+
+
+def principal_coordinates(read: RowReader, shape: ViewShape, rank: int) -> NDArray[np.float64]:
+    """First principal coordinates (n, r) of a distance or kernel view, with mean s² of one; zeros (n, 1) without any.
+
+    The feature space of exp(−D / mean D) or of a Gaussian kernel would bend a plane. So the squared distances are D², and
+    −2 log k for a kernel k of samples of unit length without zeros.
+
+    J. C. Gower, doi:10.1093/biomet/53.3-4.325.
+    """
+    gram, _ = _all_pairs(read, shape.n_samples)
+    diagonal = gram.diagonal()
+    if shape.view_type == "distance":
+        gram *= -0.5 * gram
+    elif gram.min() > 0.0 and np.allclose(diagonal, diagonal[0]):
+        np.log(gram / diagonal[0], out=gram)
+    _center(gram)
+    basis, mean_s2 = truncated_eigh(gram, rank)
+    if not basis.rank:
+        return np.zeros((shape.n_samples, 1))
+    return basis.vectors * np.sqrt(shape.n_samples / mean_s2 * basis.singular_values_squared)
+
+
+def _center(kernel: NDArray[np.float64]) -> None:
+    """Replace a kernel K by HKH with H = I − 11ᵀ/n."""
+    kernel -= kernel.mean(axis=0)
+    kernel -= kernel.mean(axis=1, keepdims=True)
+
+
 def _of_kernel(read: RowReader, shape: ViewShape, max_rank: int | None) -> Directions:
     """Directions of a distance or kernel view in feature space."""
-    n = shape.n_samples
-    kernel = np.empty((n, n))
-    for start, stop in row_blocks(n, n):
-        kernel[start:stop] = read(start, stop)
-    exponent = int(safe_exponent(max(kernel.max(), -kernel.min())))
-    if exponent:
-        np.ldexp(kernel, -exponent, out=kernel)
-    unit = 1.0
+    n, unit = shape.n_samples, 1.0
+    kernel, exponent = _all_pairs(read, n)
     if shape.view_type == "distance":
         unit = float(kernel.sum() / max(1, n * (n - 1))) or 1.0  # mean over i ≠ j
         kernel /= -unit
         np.exp(kernel, out=kernel)
     means = kernel.mean(axis=0)
-    # HKH with H = I − 11ᵀ/n; new rows need the column means alone, since Qᵀ1 = 0
-    kernel -= means
-    kernel -= kernel.mean(axis=1, keepdims=True)
+    _center(kernel)  # new rows need the column means alone, since Qᵀ1 = 0
     if max_rank is None:
         basis, mean_s2 = basis_from_kernel(kernel), None
     else:
@@ -387,6 +417,9 @@ _RANK_SAMPLE = 2048
 _TOLERANCE = 1e-4
 
 _MAX_ITERATIONS = 30
+
+# Restarts of ARPACK, after which directions that have not converged are left out.
+_MAX_RESTARTS = 300
 
 # Seed of the first columns, in the space of the features, so the order of samples does not matter.
 _SEED = 0
@@ -432,7 +465,7 @@ def truncated_svd(
 
 
 def truncated_eigh(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, float]:
-    """Leading eigenpairs of a centered kernel (n, n) by ARPACK, and the mean of all its positive eigenvalues.
+    """Leading eigenpairs of a centered kernel (n, n), of a large one by ARPACK, and the mean of all its positive eigenvalues.
 
     The sum of all is the trace. The number of positive eigenvalues and the sum of the negative ones are estimated from
     some samples: a kernel of lower rank shows all its directions there, any other is taken to have n − 1.
@@ -441,10 +474,18 @@ def truncated_eigh(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, float
     directions, negative = _eigenvalue_signs(kernel)
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
-    first = np.random.default_rng(_SEED).standard_normal(n)
     # searching for more is slow, because the others are zero
     wanted = min(rank, math.ceil(directions))
-    values, vectors = scipy.sparse.linalg.eigsh(kernel, wanted, which="LA", v0=first)
+    if n <= MAX_EXACT_GRAM:
+        values, vectors = scipy.linalg.eigh(kernel, subset_by_index=(n - wanted, n - 1))
+    else:
+        first = np.random.default_rng(_SEED).standard_normal(n)
+        try:
+            values, vectors = scipy.sparse.linalg.eigsh(
+                kernel, wanted, which="LA", v0=first, maxiter=_MAX_RESTARTS
+            )
+        except scipy.sparse.linalg.ArpackNoConvergence as error:  # the smallest of many
+            values, vectors = np.real(error.eigenvalues), np.real(error.eigenvectors)
     values, vectors = values[::-1], vectors[:, ::-1]
     there = values > max(0.0, RANK_TOLERANCE * values[0])
     basis = Basis(orient_columns(vectors[:, there]), values[there])

@@ -32,7 +32,12 @@ from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status, Structure
 from mscam_dask.types.rules import RULES
 from tests.snapshots import Memory
-from tests.synthetic import Array, assert_partition_and_graph_agree, gaussian_views
+from tests.synthetic import (
+    Array,
+    assert_partition_and_graph_agree,
+    distances_between,
+    gaussian_views,
+)
 
 
 def chosen(solution: Solution) -> NClustersSelected:
@@ -80,6 +85,30 @@ def test_copies_of_samples_count_once_but_equal_answers_count_each() -> None:
     assert adjusted_rand_score(labels, model.labels_) > 0.95
     together = np.equal.outer(labels, labels).astype(float)
     assert MSCAM("auto", view_type="kernel", n_jobs=1).fit([together] * 2).n_clusters_ == 2
+
+
+def gaussian_kernel(rows: Array) -> Array:
+    distances = distances_between(rows)
+    return np.asarray(np.exp(-((distances / np.median(distances)) ** 2)))
+
+
+@pytest.mark.parametrize(
+    ("view_type", "pairs_of"),
+    [("distance", distances_between), ("kernel", gaussian_kernel)],
+    ids=["distances", "Gaussian kernels"],
+)
+def test_a_ring_has_no_clusters_between_pairs_either(view_type: Any, pairs_of: Any) -> None:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0.0, 2.0 * np.pi, 400)
+    ring = 3.0 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    rows = [ring @ rng.normal(size=(2, d)) + 0.5 * rng.normal(size=(400, d)) for d in (8, 12)]
+    views = [pairs_of(of_view) for of_view in rows]
+    with pytest.warns(DataWarning):
+        auto = MSCAM("auto", max_clusters=6, view_type=view_type, n_jobs=1).fit(views)
+    assert (auto.n_clusters_, auto.structure_) == (1, Structure.NONE)
+    with pytest.warns(DataWarning):
+        given = MSCAM(3, view_type=view_type, n_jobs=1).fit(views)
+    assert given.structure_ is Structure.NONE
 
 
 @pytest.mark.parametrize("spread", [0.6, 1.0, 1.5])

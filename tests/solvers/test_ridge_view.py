@@ -17,7 +17,7 @@ from scipy.spatial.distance import pdist, squareform
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
-from mscam_dask.linalg.orthonormal import Basis, basis_from_kernel
+from mscam_dask.linalg.orthonormal import RANK_TOLERANCE, Basis, basis_from_kernel
 from mscam_dask.solvers import ridge_view as module
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import (
@@ -25,6 +25,7 @@ from mscam_dask.solvers.ridge_view import (
     ViewSVD,
     complete_embedding,
     joint_embedding,
+    principal_coordinates,
     truncated_eigh,
     truncated_svd,
     view_svd,
@@ -100,6 +101,34 @@ def test_distance_view_is_its_exponential_kernel() -> None:
         ridge_points(prepared(np.exp(-distances / unit), view_type="kernel")),
         atol=1e-10,
     )
+
+
+@pytest.mark.parametrize(
+    ("view_type", "pairs_of"),
+    [
+        ("distance", lambda distances, rows: distances),
+        ("distance", lambda distances, rows: 1e200 * distances),
+        ("kernel", lambda distances, rows: rows @ rows.T),
+        ("kernel", lambda distances, rows: np.exp(-((distances / 9.0) ** 2))),
+    ],
+    ids=["distances", "large distances", "linear kernel", "Gaussian kernel"],
+)
+def test_principal_coordinates_have_the_distances_of_the_rows(
+    view_type: ViewType, pairs_of: Any
+) -> None:
+    rows = random_view("features")
+    pairs = pairs_of(distances_between(rows), rows)
+    found = principal_coordinates(lambda i, j: pairs[i:j], ViewShape(20, 20, view_type), 64)
+    assert found.shape == (20, 6)
+    own, expected = distances_between(found), distances_between(rows)
+    assert_allclose(own / own.max(), expected / expected.max(), rtol=1e-9, atol=1e-12)
+    assert_allclose((found**2).mean(axis=0).mean(), 1.0)
+
+
+def test_samples_at_distance_zero_have_one_coordinate() -> None:
+    pairs = np.zeros((5, 5))
+    found = principal_coordinates(lambda i, j: pairs[i:j], ViewShape(5, 5, "distance"), 64)
+    np.testing.assert_array_equal(found, np.zeros((5, 1)))
 
 
 def test_indefinite_kernel_uses_its_positive_part() -> None:
@@ -257,6 +286,10 @@ def test_values_too_large_to_be_squared_are_refused() -> None:
         found_in(1e200 * decaying())
 
 
+def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
+
+
 def exact_and_large(
     monkeypatch: pytest.MonkeyPatch, rows: Array, shape: ViewShape, **options: Any
 ) -> tuple[ViewSVD, ViewSVD]:
@@ -266,7 +299,7 @@ def exact_and_large(
         return view_svd(lambda a, b: rows[a:b], shape, name="w", **options)
 
     exact = factored()
-    monkeypatch.setattr(module, "MAX_EXACT_GRAM", 20)
+    all_are_large(monkeypatch)
     found = factored()
     assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
     return exact, found
@@ -313,10 +346,13 @@ def kernels() -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("kind", ["full", "thirty", "three", "indefinite"])
+@pytest.mark.parametrize("is_large", [False, True])
 def test_of_a_kernel_they_are_its_first_eigenvectors(
-    monkeypatch: pytest.MonkeyPatch, kind: str
+    monkeypatch: pytest.MonkeyPatch, kind: str, is_large: bool
 ) -> None:
     monkeypatch.setattr(module, "_RANK_SAMPLE", 70)
+    if is_large:
+        all_are_large(monkeypatch)
     kernel = kernels()[kind]
     exact = basis_from_kernel(kernel)
     basis, mean = truncated_eigh(kernel, RANK)
@@ -326,6 +362,17 @@ def test_of_a_kernel_they_are_its_first_eigenvectors(
     assert_allclose(basis.vectors, exact.vectors[:, :RANK], atol=1e-8)
     # the negative ones' share is estimated
     assert mean == pytest.approx(s2.mean(), rel=0.15 if kind == "indefinite" else 1e-9)
+
+
+def test_directions_that_do_not_converge_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_are_large(monkeypatch)
+    rng = np.random.default_rng(0)
+    columns = np.linalg.qr(np.c_[np.ones(200), rng.normal(size=(200, 199))])[0][:, 1:]
+    values = np.geomspace(1.0, 1e-13, 199) * np.resize([1.0, -1.0], 199)
+    basis, _ = truncated_eigh((columns * values) @ columns.T, 200)
+    found = basis.singular_values_squared
+    assert 50 < len(found) < np.count_nonzero(values > RANK_TOLERANCE)
+    assert_allclose(found[:50], values[:100:2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])
