@@ -507,8 +507,8 @@ def _discriminants(
     weighted = means * np.sqrt(sizes)[:, None]
     covariance = (sums.squares - weighted.T @ weighted) / free
     mean_variance = float(np.trace(covariance)) / p
-    own = means[folds.cells]
-    products, lengths = np.einsum("ij,ij->i", points, own), np.einsum("ij,ij->i", own, own)
+    products = np.einsum("ij,ij->i", points, means[folds.cells])
+    lengths = np.einsum("kp,kp->k", means, means)[folds.cells]
     residual = (folds.squares - 2.0 * products + lengths)[rows]
     total = float(np.sum(covariance**2))
     spread = total / p - mean_variance**2
