@@ -34,8 +34,9 @@ from mscam_dask.engine.graph import (
 )
 from mscam_dask.engine.prepare import unit_points
 from mscam_dask.engine.scores import compared, compared_views
+from mscam_dask.engine.select import cut_of, initial_graph
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.spectrum import null_spectrum
+from mscam_dask.engine.spectrum import bottom_eigenpairs, null_spectrum
 from mscam_dask.engine.views import encoder_of, principal_coordinates
 from mscam_dask.linalg.halos import RowPieces, join_rows, split_rows
 from mscam_dask.solvers import borders, choice, cluster_tree, graph_update
@@ -357,7 +358,8 @@ def _better_candidate(
         linkages = stage.submit(operator.add, linkages, of_points, kind="linkages")
         count_labels: Any = context.count_labels
         if count_labels is None:  # as "auto" has it for this number
-            best_of_count = stage.submit(choice.best_by_p_value, points, linkages, [], n_clusters)
+            cuts = _initial_cut(stage, context)
+            best_of_count = stage.submit(choice.best_by_p_value, points, linkages, cuts, n_clusters)
             count_labels = stage.item(best_of_count, 1)
         candidates.append([count_labels])
     partitions: Any = [stage.submit(compared, labels, context.prepared.compared)]
@@ -369,6 +371,18 @@ def _better_candidate(
         stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders, linkages)
     )
     return stage.item(partitions, best) if best else None
+
+
+def _initial_cut(stage: Stage, context: FitContext) -> list[Handle]:
+    """Submit the spectral cut of the initial graph; none if some samples are not compared, or with more components than clusters."""
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    if prepared.compared is not None:
+        return []
+    graph, _ = initial_graph(stage, prepared)
+    if graph.n_components > n_clusters:
+        return []
+    spectrum = bottom_eigenpairs(stage, graph, prepared, all_accurate=True)
+    return [stage.submit(cut_of, spectrum.values, spectrum.vectors[0], n_clusters)]
 
 
 def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> Handle:

@@ -274,6 +274,17 @@ def test_a_ring_around_another_is_two_clusters(seed: int) -> None:
     assert selection["p_values"][0] <= RULES.level
 
 
+def test_a_given_number_has_the_partition_that_auto_finds() -> None:
+    rng = np.random.default_rng([79, 600, 0])
+    labels = (rng.uniform(size=600) < 0.35).astype(int)  # a ring around another one
+    angle, radius = rng.uniform(0.0, 2.0 * np.pi, 600), np.where(labels, 0.8, 2.0)
+    plane = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    views = [plane @ rng.normal(size=(2, d)) + 0.25 * rng.normal(size=(600, d)) for d in (6, 8)]
+    model = MSCAM(2, n_jobs=1).fit(views)
+    assert model.structure_ is Structure.CLEAR
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+
+
 EITHER = Choices(initial_graph=True)
 
 
