@@ -34,7 +34,7 @@ from mscam_dask.solvers.ridge_view import (
     MAX_EXACT_GRAM,
     Encoder,
     EqualRowsError,
-    principal_coordinates,
+    classical_scaling,
     project_rows,
     with_loadings,
 )
@@ -181,7 +181,7 @@ def points_of_view(
     source = cache_chunks(source)
     shape = view_shape(source)
     if shape.view_type != "features":
-        rows = principal_coordinates(source.read, shape, max_rank)
+        rows = classical_scaling(source.read, shape, max_rank)
         return ViewPoints(rows, source.present, np.zeros((0, rows.shape[1])))
     if scale == "unit":
         blocks = row_blocks(shape.n_samples, shape.n_features)

@@ -361,7 +361,7 @@ def _all_pairs(read: RowReader, n: int) -> tuple[NDArray[np.float64], int]:
     return pairs, exponent
 
 
-def principal_coordinates(read: RowReader, shape: ViewShape, rank: int) -> NDArray[np.float64]:
+def classical_scaling(read: RowReader, shape: ViewShape, rank: int) -> NDArray[np.float64]:
     """First principal coordinates (n, r) of a distance or kernel view, with mean s² of one; zeros (n, 1) without any.
 
     The feature space of exp(−D / mean D) or of a Gaussian kernel would bend a plane. So the squared distances are D², and

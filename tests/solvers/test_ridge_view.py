@@ -23,9 +23,9 @@ from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import (
     RidgeView,
     ViewSVD,
+    classical_scaling,
     complete_embedding,
     joint_embedding,
-    principal_coordinates,
     truncated_eigh,
     truncated_svd,
     view_svd,
@@ -113,12 +113,12 @@ def test_distance_view_is_its_exponential_kernel() -> None:
     ],
     ids=["distances", "large distances", "linear kernel", "Gaussian kernel"],
 )
-def test_principal_coordinates_have_the_distances_of_the_rows(
+def test_classical_scaling_has_the_distances_of_the_rows(
     view_type: ViewType, pairs_of: Any
 ) -> None:
     rows = random_view("features")
     pairs = pairs_of(distances_between(rows), rows)
-    found = principal_coordinates(lambda i, j: pairs[i:j], ViewShape(20, 20, view_type), 64)
+    found = classical_scaling(lambda i, j: pairs[i:j], ViewShape(20, 20, view_type), 64)
     assert found.shape == (20, 6)
     own, expected = distances_between(found), distances_between(rows)
     assert_allclose(own / own.max(), expected / expected.max(), rtol=1e-9, atol=1e-12)
@@ -127,7 +127,7 @@ def test_principal_coordinates_have_the_distances_of_the_rows(
 
 def test_samples_at_distance_zero_have_one_coordinate() -> None:
     pairs = np.zeros((5, 5))
-    found = principal_coordinates(lambda i, j: pairs[i:j], ViewShape(5, 5, "distance"), 64)
+    found = classical_scaling(lambda i, j: pairs[i:j], ViewShape(5, 5, "distance"), 64)
     np.testing.assert_array_equal(found, np.zeros((5, 1)))
 
 
