@@ -142,6 +142,8 @@ def test_views_are_linked_by_chains_and_by_groups() -> None:
     assert groups(range(5), range(8, 12), range(4, 9)) == ([[0, 1, 2]], 0)
     assert groups(range(6), range(4, 12), n=2) == ([[0, 1]], 0)
     assert groups(range(6), range(4, 12), n=3) == ([[0], [1]], 2)
+    assert groups(range(4), range(1, 12), n=9) == ([[0, 1]], 0)  # most samples of the smaller view
+    assert groups(range(5), range(3, 8), range(7, 12), n=3) == ([[0], [1], [2]], 2)
     # two samples link each of two linked views: together they share four with the third
     assert groups(range(6), range(2, 8), (0, 1, 6, 7, 9), n=4) == ([[0, 1, 2]], 0)
 
