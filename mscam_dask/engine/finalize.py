@@ -318,13 +318,16 @@ def choose_partition(
     if is_supported and is_nearly_perfect(score, context.parameters):
         return None, own
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
-    found = _better_candidate(stage, labels, own, is_supported, graphs, context)
+    cuts = [] if is_supported else _initial_cut(stage, context)
+    found = _better_candidate(stage, labels, own, graphs, cuts, context, is_supported=is_supported)
     unit = None if is_supported or found is not None else unit_points(stage, prepared)
     if unit is not None:
         tested = submit_tests(stage, labels, unit, context)
         is_supported = stage.value(tested.borders).support
         graphs = [stage.submit(unit_graphs, view) for view in graphs]
-        found = _better_candidate(stage, labels, tested, is_supported, graphs, context)
+        found = _better_candidate(
+            stage, labels, tested, graphs, cuts, context, is_supported=is_supported
+        )
         if is_supported or found is not None:
             own = tested
     if found is None:
@@ -342,11 +345,16 @@ def _better_candidate(
     stage: Stage,
     labels: Handle,
     tested: _Tested,
-    is_supported: bool,  # noqa: FBT001 - known to the caller
     graphs: Sequence[Handle],
+    cuts: list[Handle],
     context: FitContext,
+    *,
+    is_supported: bool,
 ) -> Handle | None:
-    """Return the candidate of the compared samples that takes the place of a tested partition; None without."""
+    """Return the candidate of the compared samples that takes the place of a tested partition; None without.
+
+    `cuts` are the spectral cuts among which the best partition is searched, if the number of clusters was given.
+    """
     points, n_clusters = tested.points, context.parameters.n_clusters
     linkages: Any = stage.submit(choice.graph_linkages, graphs, n_clusters)
     candidates: list[Any] = [
@@ -358,7 +366,6 @@ def _better_candidate(
         linkages = stage.submit(operator.add, linkages, of_points, kind="linkages")
         count_labels: Any = context.count_labels
         if count_labels is None:  # as "auto" has it for this number
-            cuts = _initial_cut(stage, context)
             best_of_count = stage.submit(choice.best_by_p_value, points, linkages, cuts, n_clusters)
             count_labels = stage.item(best_of_count, 1)
         candidates.append([count_labels])
@@ -374,9 +381,12 @@ def _better_candidate(
 
 
 def _initial_cut(stage: Stage, context: FitContext) -> list[Handle]:
-    """Submit the spectral cut of the initial graph; none if some samples are not compared, or with more components than clusters."""
+    """Submit the spectral cut of the initial graph, for a given number of clusters.
+
+    There is none if the graph has more components than clusters, or if only some of the samples are compared.
+    """
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    if prepared.compared is not None:
+    if context.count_labels is not None or prepared.compared is not None:
         return []
     graph, _ = initial_graph(stage, prepared)
     if graph.n_components > n_clusters:

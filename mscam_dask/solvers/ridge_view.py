@@ -365,7 +365,7 @@ def classical_scaling(read: RowReader, shape: ViewShape, rank: int) -> NDArray[n
     """First principal coordinates (n, r) of a distance or kernel view, with mean s² of one; zeros (n, 1) without any.
 
     The feature space of exp(−D / mean D) or of a Gaussian kernel would bend a plane. So the squared distances are D², and
-    −2 log k for a kernel k of samples of unit length without zeros.
+    −2 log k for a positive kernel k whose samples have equal length.
 
     J. C. Gower, doi:10.1093/biomet/53.3-4.325.
     """
@@ -484,7 +484,7 @@ def truncated_eigh(kernel: NDArray[np.float64], rank: int) -> tuple[Basis, float
             values, vectors = scipy.sparse.linalg.eigsh(
                 kernel, wanted, which="LA", v0=first, maxiter=_MAX_RESTARTS
             )
-        except scipy.sparse.linalg.ArpackNoConvergence as error:  # the smallest of many
+        except scipy.sparse.linalg.ArpackNoConvergence as error:  # only the smallest ones do not
             values, vectors = np.real(error.eigenvalues), np.real(error.eigenvectors)
     values, vectors = values[::-1], vectors[:, ::-1]
     there = values > max(0.0, RANK_TOLERANCE * values[0])
