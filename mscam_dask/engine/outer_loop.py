@@ -30,7 +30,7 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import a_step, mixed_graph
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.scores import BestPartition
-from mscam_dask.engine.select import Initialization, evaluate_graph
+from mscam_dask.engine.select import Initialization, submit_partitions
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, spectral_cuts
 from mscam_dask.engine.views import learn_metrics
@@ -287,4 +287,4 @@ def _next_graph(
     if context.view_graphs is not None:
         graph = mixed_graph(stage, graph, context.view_graphs)
     k, labels = context.n_neighbors, state.best.labels
-    return evaluate_graph(stage, prepared, graph, n_neighbors=k, init_labels=labels)()
+    return submit_partitions(stage, prepared, graph, k, labels).result()

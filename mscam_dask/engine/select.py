@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import operator
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_per
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.rules import RULES, SIZES
+
+_Item = TypeVar("_Item")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _best_setting(
         _, records, chosen = _best_of(precomputed.sample, candidates, session)
         stage = session.stage("all")
         prepared = prepare_views(stage, precomputed, candidates[chosen])
-        leader = initialize(stage, prepared)()
+        leader = submit_initial_partitions(stage, prepared).result()
         records[chosen] = leader.record(precomputed.names)
     else:
         leader, records, chosen = _best_of(precomputed, candidates, session)
@@ -132,7 +134,7 @@ def _best_setting(
         stage, prepared = session.stage("view-graphs"), leader.prepared
         own = mean_of_view_graphs(stage, prepared.views, prepared.order, prepared.parameters)
         graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
-        mixed = evaluate_graph(stage, prepared, graph, n_neighbors=k)()
+        mixed = submit_partitions(stage, prepared, graph, k).result()
         other = dataclasses.replace(mixed, view_graphs=own)
         records.append(other.record(precomputed.names))
         if _is_better(other, leader):
@@ -156,7 +158,7 @@ def _with_or_without(
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
         stage = session.stage(name)
         prepared = prepare_views(stage, scored_on, candidate, all_score=True)
-        start = initialize(stage, prepared)()
+        start = submit_initial_partitions(stage, prepared).result()
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
@@ -175,38 +177,42 @@ def _best_of(
     candidates: Sequence[Parameters],
     session: Session,
 ) -> tuple[Initialization, list[CandidateSettings], int]:
-    """Return the initialization with the best score, the records of all settings, and its position."""
-    records: list[CandidateSettings] = []
-    chosen, leader, start = 0, None, None
+    """Return the initialization with the best score, the records of all settings, and its position.
 
+    While the driver waits for a graph or for its partitions, workers have the tasks of the next setting.
+    """
     stages = [
         session.stage(f"setting-{precomputed.n_samples}-{index}")
         for index in range(len(candidates))
     ]
-
-    def prepare(index: int) -> Prepared:
-        return prepare_views(stages[index], precomputed, candidates[index])
-
-    # the neighbors of the second setting are searched while the first graph is awaited
-    prepared = deque(prepare(index) for index in range(len(candidates))[:2])
-    submitted = deque([initialize(stages[0], prepared.popleft())])
-    for index in range(len(candidates)):
-        # the driver submits the next setting before it waits for the partitions of this one; no more are held
-        # beside the best: candidate neighbors are large
-        start = None
-        following = index + 1
-        if following < len(candidates):
-            if not prepared:
-                prepared.append(prepare(following))
-            submitted.append(initialize(stages[following], prepared.popleft()))
-        evaluate = submitted.popleft()
-        start = evaluate()
-        del evaluate
+    prepared = _one_ahead(
+        prepare_views(stage, precomputed, candidate)
+        for stage, candidate in zip(stages, candidates, strict=True)
+    )
+    submitted = _one_ahead(
+        submit_initial_partitions(stage, views)
+        for stage, views in zip(stages, prepared, strict=True)
+    )
+    records: list[CandidateSettings] = []
+    chosen, leader = 0, None
+    for setting in submitted:
+        start = setting.result()
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):
-            chosen, leader = index, start
+            chosen, leader = len(records) - 1, start
+        del setting, start  # candidate neighbors are large: those of a setting that lost are freed
     assert leader is not None, "there is at least one candidate"
     return leader, records, chosen
+
+
+def _one_ahead(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield each item once the next one is made."""
+    iterator = iter(items)
+    current = next(iterator)
+    for following in iterator:
+        yield current
+        current = following
+    yield current
 
 
 def _is_better(later: Initialization, earlier: Initialization) -> bool:
@@ -278,53 +284,63 @@ def initial_graph(stage: Stage, prepared: Prepared) -> tuple[Graph, int]:
         n_neighbors = min(2 * n_neighbors, most)
 
 
-Evaluation = Callable[[], Initialization]
-"""Function that waits for submitted partitions and returns the initialization with the best one."""
+@dataclasses.dataclass(frozen=True)
+class SubmittedPartitions:
+    """Graph of one setting, and its partitions, for whose scores the driver has not waited."""
 
+    stage: Stage
+    prepared: Prepared
+    graph: Graph
+    n_neighbors: int
+    spectrum: GraphSpectrum | None
+    partitions: Handle
+    minima: Sequence[Handle] = ()
 
-def initialize(stage: Stage, prepared: Prepared) -> Evaluation:
-    """Submit the initialization from the graph of the mean distances; see `evaluate_graph`."""
-    graph, k = initial_graph(stage, prepared)
-    return evaluate_graph(stage, prepared, graph, n_neighbors=k)
-
-
-def evaluate_graph(
-    stage: Stage,
-    prepared: Prepared,
-    graph: Graph,
-    *,
-    n_neighbors: int,
-    init_labels: Handle | None = None,
-) -> Evaluation:
-    """Submit the initialization from a graph: its best spectral cut, or its merged components."""
-    views, order, n_clusters = prepared.views, prepared.order, prepared.parameters.n_clusters
-    spectrum, minima = None, []
-    if graph.n_components > n_clusters:
-        labels = merged_components(stage, views, graph, order, n_clusters)
-        partitions = stage.submit(list, [labels], kind="partitions")
-    else:
-        spectrum = bottom_eigenpairs(stage, graph, prepared)
-        minima = random_minima(stage, spectrum, prepared)
-        partitions = spectral_cuts(
-            stage,
-            spectrum,
-            prepared,
-            init_labels=init_labels,
-            minima=minima,
-            all_minima=init_labels is not None,
-        )
-
-    def gathered() -> Initialization:
+    def result(self) -> Initialization:
+        """Return the initialization with the best partition."""
+        prepared = self.prepared
         # only now: workers have time for the reference graphs until the last spectrum is there
-        scores = prepared.scores(stage, partitions)
-        if spectrum is not None and prepared.validation_views == prepared.names:
+        scores = prepared.scores(self.stage, self.partitions)
+        if self.spectrum is not None and prepared.validation_views == prepared.names:
             # used at the end of the fit; not if the fit may exclude some of the views
             prepared.scorer.view_agreement(compared_views(prepared.validation_views))
             prepared.scorer.points(prepared.bordered)
-        best = best_partition(stage, partitions, scores)
-        return Initialization(prepared, graph, n_neighbors, spectrum, best, minima)
+        best = best_partition(self.stage, self.partitions, scores)
+        return Initialization(
+            prepared, self.graph, self.n_neighbors, self.spectrum, best, self.minima
+        )
 
-    return gathered
+
+def submit_initial_partitions(stage: Stage, prepared: Prepared) -> SubmittedPartitions:
+    """Submit the partitions of the graph of the mean distances."""
+    graph, k = initial_graph(stage, prepared)
+    return submit_partitions(stage, prepared, graph, k)
+
+
+def submit_partitions(
+    stage: Stage,
+    prepared: Prepared,
+    graph: Graph,
+    n_neighbors: int,
+    init_labels: Handle | None = None,
+) -> SubmittedPartitions:
+    """Submit the partitions of a graph with k neighbors: its spectral cuts, or its merged components."""
+    n_clusters = prepared.parameters.n_clusters
+    if graph.n_components > n_clusters:
+        labels = merged_components(stage, prepared.views, graph, prepared.order, n_clusters)
+        partitions = stage.submit(list, [labels], kind="partitions")
+        return SubmittedPartitions(stage, prepared, graph, n_neighbors, None, partitions)
+    spectrum = bottom_eigenpairs(stage, graph, prepared)
+    minima = random_minima(stage, spectrum, prepared)
+    partitions = spectral_cuts(
+        stage,
+        spectrum,
+        prepared,
+        init_labels=init_labels,
+        minima=minima,
+        all_minima=init_labels is not None,
+    )
+    return SubmittedPartitions(stage, prepared, graph, n_neighbors, spectrum, partitions, minima)
 
 
 def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
@@ -378,7 +394,7 @@ def warm_start(
     order, c = prepared.order, parameters.n_clusters
     has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == c
     if not has_all_clusters and graph.n_components > c:
-        return evaluate_graph(stage, prepared, graph, n_neighbors=k)()
+        return submit_partitions(stage, prepared, graph, k).result()
     extended = stage.submit(extended_labels, list(graph.rows), order.order, init_labels, c)
     spectrum = None
     if graph.n_components > c:
