@@ -36,7 +36,7 @@ from mscam_dask.solvers.preprocessing import (
     uninformative_views,
 )
 from mscam_dask.types.events import ViewSettingsSelected
-from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
+from mscam_dask.types.parameters import Parameters, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
 ViewSelection = tuple[ViewSettingsSelected, ...]
@@ -78,12 +78,8 @@ def select_view_settings(
         for source in views
     ]
     neighbors, coarse = zip(*searched, strict=True)
-    alphas = sorted({option.alpha for option in options})
-    tried = [
-        frozenset(at for at, option in enumerate(options) if option.alpha >= least)
-        for least in alphas[:2]
-    ]
-    selections, of_many = _select(stage, neighbors, coarse, tried)
+    least_alphas = sorted({option.alpha for option in options})[:2]
+    selections, of_many = _select(stage, neighbors, coarse, least_alphas)
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = uninformative_views(selections[0], of_many)
     if not data.covers_samples_without(uninformative):
@@ -94,7 +90,7 @@ def select_view_settings(
     ]
     found: dict[tuple[ViewSettings, ...], ViewSelection] = {}
     for choices in selections:
-        one = _view_selection(data.view_names, options, choices, uninformative, overlaps)
+        one = _view_selection(data.view_names, choices, uninformative, overlaps)
         found.setdefault(_view_settings(one), one)
     return tuple(found.values())
 
@@ -118,22 +114,23 @@ def _neighbors_of_view(
         n_some = int(np.count_nonzero(present.positions[some] >= 0))
         if min(len(present), n_some) < _MIN_PRESENT:
             nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
-            return {default: nothing}, {0: nothing[: len(some)]}
-    settings: dict[Scale, dict[float, int]] = {}  # position of an option by scale and α
-    for position, option in enumerate(options):
-        scale = option.scale if source.view_type == "features" else options[0].scale
-        settings.setdefault(scale, {}).setdefault(option.alpha, position)
-    if has_few_columns(shape) and len(settings) > 1:
-        settings.pop("unit", None)  # it gives up one dimension
-    scales = sorted(settings, key=lambda one: one != options[default].scale)
-    views = [svd_once(stage, svds, source, scale) for scale in scales]
-    lists = [  # the default is the first
-        stage.submit(sampled_neighbors, view, position, alpha, n_neighbors)
-        for scale, view in zip(scales, views, strict=True)
-        for alpha, position in sorted(settings[scale].items(), reverse=True)
+            return {default: nothing}, {default: nothing[: len(some)]}
+    if source.view_type != "features":  # it is not scaled
+        options = [ViewSettings(options[0].scale, option.alpha) for option in options]
+    scales = list(dict.fromkeys(option.scale for option in options))
+    if has_few_columns(shape) and len(scales) > 1 and "unit" in scales:
+        scales.remove("unit")  # it gives up one dimension
+    scales.sort(key=lambda scale: scale != default.scale)
+    views = {scale: svd_once(stage, svds, source, scale) for scale in scales}
+    settings = sorted(  # the default is the first
+        {option for option in options if option.scale in scales},
+        key=lambda option: (scales.index(option.scale), -option.alpha),
+    )
+    lists = [
+        stage.submit(sampled_neighbors, views[one.scale], one, n_neighbors) for one in settings
     ]
-    alphas = [max(settings[scale]) for scale in scales]
-    many = stage.submit(default_neighbors, views, alphas, some, n_coarse)
+    firsts = [next(one for one in settings if one.scale == scale) for scale in scales]
+    many = stage.submit(default_neighbors, [*views.values()], firsts, some, n_coarse)
     return stage.submit(functools.reduce, operator.or_, lists, kind="joined_settings"), many
 
 
@@ -147,48 +144,46 @@ def _select(
     stage: Stage,
     neighbors: Sequence[Handle],
     coarse: Sequence[Handle],
-    tried: Sequence[frozenset[int]],
+    least_alphas: Sequence[float],
 ) -> tuple[list[tuple[Choice, ...]], tuple[Choice, ...]]:
-    """Select the settings of each view among those with each of some sets of positions, and its coarse overlap.
+    """Select the settings of each view for each smallest α that is allowed, and its coarse overlap.
 
     In the first round a view is compared with the mean over all settings of every other view, then with
     those selected in the previous round, until nothing changes.
     """
-    found: list[tuple[Choice, ...]] = [()] * len(tried)
-    # positions that each selection chose in the previous round; selections that stay are left out
-    previous: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(tried)))
+    found: dict[float, tuple[Choice, ...]] = {}
+    selected: dict[float, tuple[ViewSettings, ...] | None] = dict.fromkeys(least_alphas)
+    changed = list(least_alphas)
     overlaps: list[Handle] = []
     for _ in range(SIZES.max_overlap_rounds):
         submitted = [
-            _submit_choices(stage, choices_of_views, neighbors, tried[which], before)
-            for which, before in previous.items()
+            _submit_choices(stage, choices_of_views, neighbors, least, selected[least])
+            for least in changed
         ]
         if not overlaps:  # they are awaited at the end
-            overlaps = _submit_choices(stage, coarse_choices, coarse, tried[0], None)
-        changed: dict[int, tuple[int, ...] | None] = {}
-        gathered = stage.gather(*submitted)
-        for (which, before), groups in zip(previous.items(), gathered, strict=True):
-            found[which] = tuple(itertools.chain.from_iterable(groups))
-            chosen = tuple(choice.index for choice in found[which])
-            if chosen != before:
-                changed[which] = chosen
-        previous = changed
+            overlaps = _submit_choices(stage, coarse_choices, coarse, least_alphas[0], None)
+        before = dict(selected)
+        for least, groups in zip(changed, stage.gather(*submitted), strict=True):
+            found[least] = tuple(itertools.chain.from_iterable(groups))
+            selected[least] = tuple(choice.settings for choice in found[least])
+        changed = [least for least in changed if selected[least] != before[least]]
         if not changed:
             break
-    return found, tuple(itertools.chain.from_iterable(stage.executor.gather(overlaps)))
+    of_coarse = stage.executor.gather(overlaps)
+    return [*found.values()], tuple(itertools.chain.from_iterable(of_coarse))
 
 
 def _submit_choices(
     stage: Stage,
     function: Callable[..., list[Choice]],
     neighbors: Sequence[Handle],
-    tried: frozenset[int],
-    before: tuple[int, ...] | None,
+    least_alpha: float,
+    before: tuple[ViewSettings, ...] | None,
 ) -> list[Handle]:
     """Submit the selection of the settings of each view in one round, by groups of views."""
     n_views = len(neighbors)
     votes = [
-        stage.submit(votes_of_views, list(neighbors[span]), tried, before and before[span])
+        stage.submit(votes_of_views, list(neighbors[span]), least_alpha, before and before[span])
         for span in _spans(n_views, max(_SUMMED_TOGETHER, -(-n_views // _MAX_SUMMED)))
     ]
     (total,) = stage.tree(sum, votes)
@@ -199,7 +194,7 @@ def _submit_choices(
             list(neighbors[span]),
             total,
             popularity,
-            tried,
+            least_alpha,
             before and before[span],
             n_views,
         )
@@ -219,7 +214,6 @@ def _drawn(n_samples: int, most: int, rng: np.random.Generator) -> NDArray[np.in
 
 def _view_selection(
     names: Sequence[str],
-    options: Sequence[ViewSettings],
     choices: Sequence[Choice],
     uninformative: Sequence[int],
     overlaps: Sequence[float],
@@ -227,8 +221,8 @@ def _view_selection(
     return tuple(
         ViewSettingsSelected(
             view=name,
-            scale=options[choice.index].scale,
-            alpha=options[choice.index].alpha,
+            scale=choice.settings.scale,
+            alpha=choice.settings.alpha,
             agreement=choice.agreement,
             ahead=choice.margin,
             overlap=overlaps[view],
@@ -276,55 +270,52 @@ def _view_settings(selection: ViewSelection) -> tuple[ViewSettings, ...]:
 _MIN_PRESENT = 3
 
 
-SampledNeighbors = dict[int, NDArray[np.int32]]
-"""Neighbors (m, k) of sampled rows in one view, by the position of the view settings, the default first."""
+SampledNeighbors = dict[ViewSettings, NDArray[np.int32]]
+"""Neighbors (m, k) of sampled rows in one view, by its settings, the default first."""
 
 
 def sampled_neighbors(
-    found: FactoredView | DataError, position: int, alpha: float, n_neighbors: int
+    found: FactoredView | DataError, settings: ViewSettings, n_neighbors: int
 ) -> SampledNeighbors:
-    """Nearest neighbors (m, k) of all rows of a view for the settings at a position."""
+    """Nearest neighbors of all rows of a view; none if the scaling made all rows equal."""
     if isinstance(found, DataError):
         return {}
-    view, present = found.view, found.present
-    own = embedding_neighbors(view, alpha, min(n_neighbors, len(view.basis.vectors) - 1))
-    return {position: own if present is None else _of_all_samples(present, own)}
+    return {settings: _neighbors_among(found, settings.alpha, n_neighbors, slice(None))}
 
 
 def default_neighbors(
     views: list[FactoredView | DataError],
-    alphas: list[float],
+    settings: list[ViewSettings],
     some: NDArray[np.int64],
     n_neighbors: int,
 ) -> SampledNeighbors:
     """Many neighbors of some rows, with the first scaling that does not make all rows equal."""
-    usable = (
-        (one, a) for one, a in zip(views, alphas, strict=True) if isinstance(one, FactoredView)
-    )
-    found, alpha = next(usable, (None, 0.0))
-    if found is None:
-        raise next(one for one in views if isinstance(one, DataError))
+    for found, one in zip(views, settings, strict=True):
+        if isinstance(found, FactoredView):
+            return {one: _neighbors_among(found, one.alpha, n_neighbors, some)}
+    raise next(found for found in views if isinstance(found, DataError))
+
+
+def _neighbors_among(
+    found: FactoredView, alpha: float, n_neighbors: int, rows: slice | NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Nearest neighbors (m, k) of some rows of a view among these; −1 for samples that it does not have."""
     if found.present is None:
-        return {0: embedding_neighbors(found.view, alpha, n_neighbors, some)}
-    positions = found.present.positions[some]
+        return embedding_neighbors(found.view, alpha, n_neighbors, rows)
+    positions = found.present.positions[rows]
     own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
     k = min(n_neighbors, len(own) - 1)
     lists = embedding_neighbors(found.view, alpha, k, positions[own.samples])
-    return {0: _of_all_samples(own, lists)}
-
-
-def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Neighbor lists (n, k) from those (m, k) among present samples; −1 for the others."""
-    return present.spread(present.samples[lists].astype(np.int32), fill=-1)
+    return own.spread(own.samples[lists].astype(np.int32), fill=-1)
 
 
 def votes_of_views(
-    views: list[SampledNeighbors], tried: frozenset[int], chosen: tuple[int, ...] | None
+    views: list[SampledNeighbors], least_alpha: float, selected: tuple[ViewSettings, ...] | None
 ) -> NDArray[np.float32]:
-    """Sum of the neighbor graphs of some views with the chosen settings, or their mean over all settings."""
-    lists = [_tried(view, tried) for view in views]
-    counted = _counted(lists, chosen)
-    voted = [[view[at] for at in positions] for view, positions in zip(lists, counted, strict=True)]
+    """Sum of the neighbor graphs of some views with the selected settings, or their mean over all settings."""
+    lists = [_allowed(view, least_alpha) for view in views]
+    voting = _voting(lists, selected)
+    voted = [[view[one] for one in settings] for view, settings in zip(lists, voting, strict=True)]
     return neighbor_votes(voted, len(voted[0][0]))
 
 
@@ -332,31 +323,35 @@ def choices_of_views(
     views: list[SampledNeighbors],
     votes: NDArray[np.float32],
     popularity: NDArray[np.float64],
-    tried: frozenset[int],
-    chosen: tuple[int, ...] | None,
+    least_alpha: float,
+    selected: tuple[ViewSettings, ...] | None,
     n_views: int,
 ) -> list[Choice]:
     """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
-    lists = [_tried(view, tried) for view in views]
+    lists = [_allowed(view, least_alpha) for view in views]
     usual = [next(iter(view)) for view in lists]
-    return choose_view_settings(lists, _counted(lists, chosen), usual, votes, popularity, n_views)
+    return choose_view_settings(lists, _voting(lists, selected), usual, votes, popularity, n_views)
 
 
 def coarse_choices(
     views: list[SampledNeighbors], votes: NDArray[np.float32], *arguments: Any
 ) -> list[Choice]:
     """Overlap of some views with many neighbors, whose shared numbers are far from Poisson."""
-    return [
-        dataclasses.replace(choice, standardized=overlap_of_permutations(view[0], votes))
-        for choice, view in zip(choices_of_views(views, votes, *arguments), views, strict=True)
-    ]
+    found = []
+    for view, choice in zip(views, choices_of_views(views, votes, *arguments), strict=True):
+        (neighbors,) = view.values()
+        standardized = overlap_of_permutations(neighbors, votes)
+        found.append(dataclasses.replace(choice, standardized=standardized))
+    return found
 
 
-def _tried(view: SampledNeighbors, positions: frozenset[int]) -> SampledNeighbors:
-    """Neighbors of a view for the settings at some positions, or for all of them if it has none of these."""
-    return {at: found for at, found in view.items() if at in positions} or view
+def _allowed(view: SampledNeighbors, least_alpha: float) -> SampledNeighbors:
+    """Neighbors of a view for the settings with a large enough α, or for all of them if it has none of these."""
+    return {one: found for one, found in view.items() if one.alpha >= least_alpha} or view
 
 
-def _counted(lists: list[SampledNeighbors], chosen: tuple[int, ...] | None) -> list[list[int]]:
-    """Positions of the settings of each view that vote: the chosen one, or all in the first round."""
-    return [list(view) for view in lists] if chosen is None else [[position] for position in chosen]
+def _voting(
+    lists: list[SampledNeighbors], selected: tuple[ViewSettings, ...] | None
+) -> list[list[ViewSettings]]:
+    """Settings of each view that vote: the selected ones, or all in the first round."""
+    return [list(view) for view in lists] if selected is None else [[one] for one in selected]

@@ -28,7 +28,7 @@ from mscam_dask.types.rules import RULES
 class Choice:
     """Settings selected for one view."""
 
-    index: int  # position of the selected settings
+    settings: ViewSettings
     agreement: float  # neighbor overlap: share in another view, minus chance
     margin: float  # over the default, in standard errors; 0 if it was kept
     error: float  # standard error of the overlap, over samples
@@ -45,13 +45,13 @@ def is_few(n_columns: int, n_samples: int) -> bool:
     return n_columns < math.log2(n_samples)
 
 
-def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
-    """Position of the default settings: the largest α with rows of unit length, or with standardized columns if there are few."""
+def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> ViewSettings:
+    """The largest α with rows of unit length, or with standardized columns if there are few."""
     preferred = "standard" if has_few_columns(shape) else "unit"
     scales = [option.scale for option in options]
     scale = preferred if preferred in scales else scales[0]
-    of_scale = [position for position, one in enumerate(scales) if one == scale]
-    return max(of_scale, key=lambda position: options[position].alpha)
+    of_scale = [option for option in options if option.scale == scale]
+    return max(of_scale, key=lambda option: option.alpha)
 
 
 def embedding_neighbors(
@@ -74,23 +74,23 @@ def overlap_of_permutations(
 
 
 def choose_view_settings(
-    views: Sequence[Mapping[int, NDArray[np.integer[Any]]]],
-    counted: Sequence[Sequence[int]],
-    usual: Sequence[int],
+    views: Sequence[Mapping[ViewSettings, NDArray[np.integer[Any]]]],
+    voting: Sequence[Sequence[ViewSettings]],
+    usual: Sequence[ViewSettings],
     votes: NDArray[np.float32],
     popularity: NDArray[np.float64],
     n_views: int,
 ) -> list[Choice]:
     """Select the settings of some views whose neighbors overlap most with those of all other views.
 
-    `views` has the neighbors (m, k) for each view and number of a setting, −1 for absent samples; `counted` the settings
+    `views` has the neighbors (m, k) for each view and its settings, −1 for absent samples; `voting` the settings
     whose mean graph is the share of a view in the `votes` (m, n) of all `n_views`, with column means `popularity` (n,);
     `usual` the default settings, kept unless others are better by more than four standard errors (paired over samples).
     Two lists of independent views share k² / m, approximately Poisson: the mean share over m_v rows and V − 1 views has
     a standard error of 1 / √(m m_v (V − 1)).
     """
     choices = []
-    for of_all, settings, kept in zip(views, counted, usual, strict=True):
+    for of_all, settings, kept in zip(views, voting, usual, strict=True):
         has = np.flatnonzero(of_all[kept][:, 0] >= 0)
         lists = of_all
         if len(has) < len(votes):
@@ -137,7 +137,9 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     return found if len(scales[0]) - len(found) > 1 else ()
 
 
-def _best(shares: Mapping[int, NDArray[np.float64]], usual: int, unit: float) -> Choice:
+def _best(
+    shares: Mapping[ViewSettings, NDArray[np.float64]], usual: ViewSettings, unit: float
+) -> Choice:
     """Settings with the largest mean share, or the default ones unless these are clearly lower."""
     means = {setting: math.fsum(share) / max(1, len(share)) for setting, share in shares.items()}
     best = max(means, key=lambda setting: (means[setting], setting == usual))

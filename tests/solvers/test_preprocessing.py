@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.neighbor_information import neighbor_votes
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.solvers.preprocessing import Choice, choose_view_settings, uninformative_views
+from mscam_dask.types.parameters import ViewSettings
+
+SETTINGS = [ViewSettings("unit", 1.0), ViewSettings("standard", 1.0)]
 
 
 def lists_of(rows: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -15,10 +18,10 @@ def lists_of(rows: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def choices_of(lists: list[list[NDArray[np.int64]]], usual: list[int]) -> list[Choice]:
     """First round: a view against the mean over all settings of the others."""
-    every = [list(range(len(view))) for view in lists]
+    by_setting = [dict(zip(SETTINGS, view, strict=False)) for view in lists]
     votes = neighbor_votes(lists, len(lists[0][0]))
-    by_setting = [dict(enumerate(view)) for view in lists]
-    return choose_view_settings(by_setting, every, usual, votes, votes.mean(axis=0), len(lists))
+    every, kept = [list(view) for view in by_setting], [SETTINGS[one] for one in usual]
+    return choose_view_settings(by_setting, every, kept, votes, votes.mean(axis=0), len(lists))
 
 
 def views_with_one_spoilt() -> tuple[list[list[NDArray[np.int64]]], list[int]]:
@@ -34,9 +37,9 @@ def test_neighbors_that_the_other_views_confirm_are_taken() -> None:
     lists, expected = views_with_one_spoilt()
     for usual in ([0, 0, 0], [1, 1, 1]):
         choices = choices_of(lists, usual)
-        assert [choice.index for choice in choices] == expected
+        assert [choice.settings for choice in choices] == [SETTINGS[one] for one in expected]
         for choice, kept in zip(choices, usual, strict=True):
-            assert (choice.margin == 0.0) == (choice.index == kept)
+            assert (choice.margin == 0.0) == (choice.settings == SETTINGS[kept])
             assert 0.3 < choice.agreement < 1.0
 
 
@@ -45,9 +48,11 @@ def test_overlaps_are_those_with_the_settings_that_voted(voters: list[list[int]]
     lists, _ = views_with_one_spoilt()
     n, k = lists[0][0].shape
     voted = [[view[at] for at in own] for view, own in zip(lists, voters, strict=True)]
-    by_setting = [dict(enumerate(view)) for view in lists]
+    by_setting = [dict(zip(SETTINGS, view, strict=True)) for view in lists]
+    voting = [[SETTINGS[at] for at in own] for own in voters]
     votes = neighbor_votes(voted, n)
-    choices = choose_view_settings(by_setting, voters, [0, 0, 0], votes, votes.mean(axis=0), 3)
+    usual = SETTINGS[:1] * 3
+    choices = choose_view_settings(by_setting, voting, usual, votes, votes.mean(axis=0), 3)
     graphs = np.zeros((3, n, n))
     for view, of_view in enumerate(voted):
         for neighbors in of_view:
@@ -56,7 +61,7 @@ def test_overlaps_are_those_with_the_settings_that_voted(voters: list[list[int]]
             graphs[view] += one / len(of_view)
     for index, choice in enumerate(choices):
         others = np.delete(graphs, index, axis=0).mean(axis=0)
-        own = lists[index][choice.index]
+        own = by_setting[index][choice.settings]
         shared = np.take_along_axis(others - others.mean(axis=0), own, axis=1).sum(axis=1) / k
         assert choice.agreement == pytest.approx(shared.mean(), abs=1e-6)
         assert choice.error == pytest.approx(shared.std() / np.sqrt(n), abs=1e-6)
@@ -68,7 +73,7 @@ def test_within_noise_the_usual_preparation_stays(usual: int) -> None:
     rng = np.random.default_rng(1)
     random = [[lists_of(rng.standard_normal((200, 3))) for _ in range(2)] for _ in range(3)]
     choices = choices_of(random, [usual] * 3)
-    assert [choice.index for choice in choices] == [usual] * 3
+    assert [choice.settings for choice in choices] == [SETTINGS[usual]] * 3
     assert [choice.margin for choice in choices] == [0.0] * 3
 
 
@@ -124,8 +129,8 @@ def test_samples_that_a_view_lacks_count_in_the_error_of_independent_views() -> 
 
 
 def test_one_informative_view_alone_leaves_no_view_out() -> None:
-    noise = Choice(0, 0.0, 0.0, 0.01, 0.0)
-    clear = Choice(0, 0.5, 0.0, 0.01, 50.0)
+    noise = Choice(SETTINGS[0], 0.0, 0.0, 0.01, 0.0)
+    clear = Choice(SETTINGS[0], 0.5, 0.0, 0.01, 50.0)
     assert uninformative_views([clear, noise, noise]) == ()
     assert uninformative_views([clear, clear, noise]) == (2,)
 
@@ -133,4 +138,4 @@ def test_one_informative_view_alone_leaves_no_view_out() -> None:
 def test_complete_neighborhoods_leave_the_usual_preparation() -> None:
     everyone = np.array([[1, 2], [0, 2], [0, 1]])
     choices = choices_of([[everyone, everyone], [everyone]], [1, 0])
-    assert [choice.index for choice in choices] == [1, 0]
+    assert [choice.settings for choice in choices] == [SETTINGS[1], SETTINGS[0]]
