@@ -68,7 +68,7 @@ def gather(
             or (item.labels is not None and has_labels)
         ] or loaded
     loaded, others = _with_labels(loaded, labels)
-    loaded = [_with_shared_ids(item, loaded) for item in loaded]
+    loaded = [_with_names_as_ids(item, loaded) for item in loaded]
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     ids = None if joined is None else joined.ids
     if joined is not None:
@@ -206,29 +206,13 @@ def _agreed(
     return codes, first.label_names
 
 
-def _with_shared_ids(item: SourceContents, loaded: Sequence[SourceContents]) -> SourceContents:
-    """Return a source without sample ids with those that another source has: a vector, or else all names of columns."""
-    others = [other for other in loaded if other is not item]
-    for name, own in item.may_be_ids.items():
-        for other in others:
-            known = (other.sample_ids or (), *other.may_be_ids.values())
-            if any(_are_shared(own, ids) for ids in known):
-                note = f"{item.where}: {name!r} taken as sample ids (as in {other.where})."
-                return replace(item, sample_ids=own, notes=(*item.notes, note))
-    if item.may_be_ids:
-        note = f"{item.where}: left out {[*item.may_be_ids]}, which may be sample ids."
-        item = replace(item, notes=(*item.notes, note))
+def _with_names_as_ids(item: SourceContents, loaded: Sequence[SourceContents]) -> SourceContents:
+    """Return a source without sample ids with the names of its columns, if these are all samples of another."""
     for view in item.views if item.sample_ids is None else ():
         if names := ids_of_columns(view, [other.sample_ids for other in loaded]):
             note = f"{item.where}: names of columns, which are all samples, taken as sample ids."
             return replace(item, sample_ids=names, notes=(*item.notes, note))
     return item
-
-
-def _are_shared(own: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Return whether both have half of the ids of the shorter, or all of them if they may number the rows."""
-    n_least = min(len(own), len(theirs)) * (2 if are_counted(theirs, in_order=False) else 1)
-    return 2 * len({*own} & {*theirs}) >= max(1, n_least)
 
 
 def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:

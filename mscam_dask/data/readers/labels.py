@@ -22,7 +22,7 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.named_arrays import load_npy
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import Table, id_columns
+from mscam_dask.data.readers.roles import MayBeIds, Table, id_columns
 from mscam_dask.data.readers.table_rows import TableRows
 from mscam_dask.data.views.conversion import label_rank
 from mscam_dask.data.views.sample_ids import (
@@ -146,7 +146,7 @@ def _labels_and_ids(
     if len(of_samples) == 1:
         (position,) = of_samples
     else:
-        (found,) = id_columns([(table, dict(enumerate(columns)))])
+        (found,) = id_columns([MayBeIds.of_table(table, dict(enumerate(columns)))])
         position = -1 if found is None else found.position
     free = [place for place in places if place != position]
     labels = free if len(free) == 1 else usual

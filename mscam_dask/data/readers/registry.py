@@ -60,11 +60,9 @@ def _reader_of(source: Source) -> _Reader | None:
 def read_sources(
     sources: Sequence[Source], selection: Selection, stack: ExitStack
 ) -> list[SourceContents]:
-    """Read sources; roles of columns are decided for all together. `stack` keeps files of lazy views open."""
+    """Read sources; columns of ids are found for all together. `stack` keeps files of lazy views open."""
     found = [item for source in sources for item in _opened(source, selection, stack)]
-    tables = [item for item in found if isinstance(item, Table)]
-    contents = iter(read_tables(tables, selection))
-    return [next(contents) if isinstance(item, Table) else item for item in found]
+    return read_tables(found, selection)
 
 
 def table_of(source: Source) -> Table:

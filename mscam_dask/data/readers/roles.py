@@ -1,4 +1,4 @@
-"""Tables, and which of their columns has the sample ids: decided once for all tables together."""
+"""Tables, and which columns of tables and vectors of archives have the sample ids: decided once for all together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import Source
+from mscam_dask.data.readers.base import Source, SourceContents
 from mscam_dask.data.readers.fields import (
     Column,
     are_counted,
@@ -100,63 +100,97 @@ class Table:
 
 
 Columns = Mapping[int, Column]
-"""Columns of a table by position."""
+"""Columns of a table, or vectors of an archive, by position."""
 
 
-def id_columns(tables: Sequence[tuple[Table, Columns]]) -> list[IdColumn | None]:
-    """Return which of some columns of each table has the sample ids, None for a table without ids.
+@dataclass(frozen=True)
+class MayBeIds:
+    """Columns of a source that may have its sample ids, and the one that is known to.
+
+    Those in front of a table may be shared under any name, and all vectors of an archive.
+    """
+
+    where: str
+    columns: Columns
+    told: IdColumn | None = None
+    is_table: bool = True
+
+    @classmethod
+    def of_table(cls, table: Table, columns: Columns) -> MayBeIds:
+        """Columns of a table but for labels and those that its format leaves out."""
+        may_be = {
+            place: column
+            for place, column in (columns.items() if table.source.id_column is not False else ())
+            if place not in table.left_out
+            and (not label_rank(table.columns[place]) or column.tells_rows_apart)
+        }
+        return cls(table.where, may_be, table.told_ids)
+
+    @classmethod
+    def of_archive(cls, archive: SourceContents) -> MayBeIds:
+        """The ids of an archive, or else its vectors that may be these."""
+        if archive.sample_ids is not None:
+            ids = {0: Column(archive.sample_ids)}
+            return cls(archive.where, ids, IdColumn(0, "ids"), is_table=False)
+        vectors = [Column(texts, name) for name, texts in archive.may_be_ids.items()]
+        return cls(archive.where, dict(enumerate(vectors)), is_table=False)
+
+    @property
+    def leading(self) -> list[int]:
+        """Positions of columns that may be shared under any name."""
+        return sorted(self.columns)[: 1 if self.is_table else None]
+
+
+def id_columns(sources: Sequence[MayBeIds]) -> list[IdColumn | None]:
+    """Return which column of each source has the sample ids, None for a source without ids.
 
     In this order: what is told; a column of unique text or whole numbers whose name, or place at the
-    front, several tables share beside half of the values; one that is called as ids are; the first one of
+    front, several sources share beside half of the values; of tables, one that is called as ids are; the first one of
     unique text; a first column of consecutive whole numbers. Other unique whole numbers there are an error.
     """
-    tables = [(table, _may_be_ids(table, columns)) for table, columns in tables]
-    unique = [_unique(columns) for _, columns in tables]
-    shared = _shared(tables, unique)
-    firsts = Counter(columns[0].key for _, columns in tables if 0 in columns)
+    unique = [_unique(source.columns) for source in sources]
+    shared = _shared(sources, unique)
+    firsts = Counter(s.columns[0].key for s in sources if s.is_table and 0 in s.columns)
     found = [
-        table.told_ids
+        source.told
         or shared.get(index)
-        or _id_column(table, columns, unique[index], is_repeated=firsts[table.head_of(0).key] > 1)
-        for index, (table, columns) in enumerate(tables)
+        or (_id_column(source, unique[index], firsts) if source.is_table else None)
+        for index, source in enumerate(sources)
     ]
     known = [
-        (table, columns[key.position])
-        for (table, columns), key in zip(tables, found, strict=True)
-        if key is not None and key.position in columns
+        (source, source.columns[key.position])
+        for source, key in zip(sources, found, strict=True)
+        if key is not None and key.position in source.columns
     ]
     found = [
-        key or _ids_of_others(columns, known)
-        for (_, columns), key in zip(tables, found, strict=True)
+        key or _ids_of_others(source, known) for source, key in zip(sources, found, strict=True)
     ]
-    _check_row_numbers(tables, found)
-    _check_agreement(tables, found)
+    _check_row_numbers(sources, found)
+    _check_agreement(sources, found)
     return found
 
 
-def _ids_of_others(may_be: Columns, known: Sequence[tuple[Table, Column]]) -> IdColumn | None:
-    """The column with half of the ids of another table, under their name or in front; those missing or repeated are refused later."""
-    for (table, ids), (place, column) in itertools.product(known, may_be.items()):
-        is_first = place == min(may_be) and not ids.counts_rows and column.mostly_differs
+def _ids_of_others(source: MayBeIds, known: Sequence[tuple[MayBeIds, Column]]) -> IdColumn | None:
+    """The column with half of the ids of another source, under their name or in front; those missing or repeated are refused later."""
+    for (other, ids), (place, column) in itertools.product(known, source.columns.items()):
+        is_first = place in source.leading and not ids.counts_rows and column.mostly_differs
         if is_first or (column.key is not None and column.key == ids.key):
             own, theirs = {*column.spellings}, {*ids.spellings}
             n_least = min(len(own), len(theirs)) if column.mostly_differs else len(theirs)
             if 2 * len(own & theirs) >= n_least:
-                return IdColumn(place, f"as in {table.where}")
+                return IdColumn(place, f"as in {other.where}")
     return None
 
 
-def _check_row_numbers(
-    tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
-) -> None:
+def _check_row_numbers(sources: Sequence[MayBeIds], found: Sequence[IdColumn | None]) -> None:
     """Refuse row numbers beside ids of another file that are not among them, or row numbers that begin elsewhere."""
     ids = {
-        table.where: columns[key.position]
-        for (table, columns), key in zip(tables, found, strict=True)
-        if key and table.told_ids is None
+        source.where: source.columns[key.position]
+        for source, key in zip(sources, found, strict=True)
+        if key and (source.told is None or not source.is_table)
     }
     numbered = [w for w, own in ids.items() if own.may_number_rows and are_counted(own.texts)]
-    if len(ids) < len(tables) or not numbered:
+    if not numbered or any(source.is_table and source.where not in ids for source in sources):
         return
     for where, other in ids.items():
         own, others = {*ids[numbered[0]].texts}, {*other.texts}
@@ -168,30 +202,28 @@ def _check_row_numbers(
             )
 
 
-def _check_agreement(
-    tables: Sequence[tuple[Table, Columns]], found: Sequence[IdColumn | None]
-) -> None:
+def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | None]) -> None:
     """Refuse tables whose samples another column that they share matches in another way, and as surely as the ids."""
     matched = [
-        (table, columns, columns[ids.position])
-        for (table, columns), ids in zip(tables, found, strict=True)
-        if ids and table.told_ids is None
+        (source, source.columns[ids.position])
+        for source, ids in zip(sources, found, strict=True)
+        if ids and source.told is None and source.is_table
     ]
-    for (table, columns, ids), (other, others, other_ids) in itertools.combinations(matched, 2):
-        by_key = {column.key: column for column in others.values() if column is not other_ids}
-        for column in columns.values():
+    for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
+        by_key = {c.key: c for c in other.columns.values() if c is not other_ids}
+        for column in one.columns.values():
             same = None if column.key is None or column is ids else by_key.get(column.key)
             if same is None or _are_surer((ids, other_ids), (column, same)):
                 continue
             by_ids, places = (
-                places_of(two.spellings, one.spellings)
-                for one, two in ((ids, other_ids), (column, same))
+                places_of(two.spellings, own.spellings)
+                for own, two in ((ids, other_ids), (column, same))
             )
             n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
             is_shared = 2 * n_shared >= min(len(column.texts), len(same.texts))
             if is_shared and 2 * n_ids >= n_shared and ((by_ids != places) & (places >= 0)).any():
                 raise DataError(
-                    f"{table.where} and {other.where}: columns {ids.name!r} and {column.name!r} are in both, and match the "
+                    f"{one.where} and {other.where}: columns {ids.name!r} and {column.name!r} are in both, and match the "
                     f"samples in different ways. Set id_column={ids.name!r} or id_column={column.name!r} (--id-column), or "
                     "their position (0, 1, ...) where they have no name."
                 )
@@ -211,15 +243,6 @@ def _are_surer(ids: Sequence[Column], others: Sequence[Column]) -> bool:
         or (column.numbers_rows and (column.counts_rows or are_rising(column.texts)))
         for column in others
     )
-
-
-def _may_be_ids(table: Table, columns: Columns) -> dict[int, Column]:
-    return {
-        place: column
-        for place, column in (columns.items() if table.source.id_column is not False else ())
-        if place not in table.left_out
-        and (not label_rank(table.columns[place]) or column.tells_rows_apart)
-    }
 
 
 def _unique(columns: Columns) -> dict[int, Column]:
@@ -245,19 +268,20 @@ def _unique(columns: Columns) -> dict[int, Column]:
     return {place: column for place, column in found.items() if place not in numbers}
 
 
-def _shared(
-    tables: Sequence[tuple[Table, Columns]], unique: Sequence[Columns]
-) -> dict[int, IdColumn]:
-    """Columns that several tables share by name and values, or by place and values.
+def _shared(sources: Sequence[MayBeIds], unique: Sequence[Columns]) -> dict[int, IdColumn]:
+    """Columns that several sources share by name and values, or by place and values.
 
     Half of the values are enough, but not for a second column under names that differ, where small numbers of a
     feature may be the same by chance.
     """
     holders: dict[str | None, list[tuple[int, int]]] = defaultdict(list)  # None: the first columns
-    for index, ((table, may_be), columns) in enumerate(zip(tables, unique, strict=True)):
-        first, *others = sorted(may_be) or [0]
-        leading = (first, *others[: first in may_be and may_be[first].numbers_rows])
-        for position, column in columns.items() if table.told_ids is None else ():
+    for index, (source, columns) in enumerate(zip(sources, unique, strict=True)):
+        leading, others = source.leading, sorted(source.columns)[1:]
+        if leading and source.columns[leading[0]].numbers_rows:
+            leading += others[:1]
+        for position, column in columns.items():
+            if source.told is not None and position != source.told.position:
+                continue
             stands_out = column.may_number_rows or not column.counts_rows  # ranks
             if column.key is not None and (stands_out or column.strength):
                 holders[column.key].append((index, position))
@@ -278,7 +302,7 @@ def _shared(
     for name in sorted(holders, key=rank, reverse=True):
         free = [(index, place) for index, place in holders[name] if index not in found]
         free.sort(key=lambda one: unique[one[0]][one[1]].numbers_rows)
-        second = {one for one in free if name is None and one[1] > min(tables[one[0]][1])}
+        second = {one for one in free if name is None and one[1] not in sources[one[0]].leading}
         values = [{*unique[index][place].spellings} for index, place in free]
         pairs = itertools.permutations(zip(free, values, strict=True), 2)
         for (one, mine), (other, theirs) in pairs:
@@ -286,15 +310,15 @@ def _shared(
                 continue
             least = 1 if second & {one, other} else 0.5
             if len(mine & theirs) >= least * min(len(mine), len(theirs)):
-                found[one[0]] = IdColumn(one[1], f"as in {tables[other[0]][0].where}")
+                found[one[0]] = IdColumn(one[1], f"as in {sources[other[0]].where}")
     return found
 
 
 def _id_column(
-    table: Table, may_be: Columns, unique: Columns, *, is_repeated: bool
+    source: MayBeIds, unique: Columns, firsts: Mapping[str | None, int]
 ) -> IdColumn | None:
-    """The column of the sample ids of one table; the first column of another may have the same name."""
-    first = min(may_be, default=0)
+    """The column of the sample ids of one table; `firsts` are the names of first columns of all, and how many have each."""
+    first = min(source.columns, default=0)
     names = [
         place
         for place, column in unique.items()
@@ -311,7 +335,7 @@ def _id_column(
     if names:
         return IdColumn(min(names), "text that differs in every row")
     # decimals in front; repeated or missing ids, which are refused
-    for place, column in may_be.items():
+    for place, column in source.columns.items():
         if (place > 0 and column.has_decimals) or (column.is_unique and place not in unique):
             continue
         known = [text for text in column.texts if not is_missing(text)]
@@ -324,12 +348,12 @@ def _id_column(
     is_short = len(unique[0].texts) < _FEW
     if are_counted(unique[0].spellings) and not is_short:
         return IdColumn(0, "consecutive whole numbers")
-    if is_short and not (is_repeated and table.head_of(0).key):
+    name = unique[0].name
+    if is_short and not (name and firsts[unique[0].key] > 1):
         return None
-    name = table.columns[0]
-    by, option = (repr(name), shlex.quote(name)) if table.has_header else ("0", "0")
+    by, option = ("0", "0") if name is None else (repr(name), shlex.quote(name))
     raise DataError(
-        f"{table.where}: the first column, {name!r}, has whole numbers that differ in every row, which may be "
+        f"{source.where}: the first column, {name or 'column 0'!r}, has whole numbers that differ in every row, which may be "
         f"sample ids or a feature. Set id_column={by} (--id-column {option}) or "
         "id_column=False (--id-column none)."
     )

@@ -28,7 +28,7 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
     unlike_most,
 )
-from mscam_dask.data.readers.roles import IdColumn, Table, id_columns
+from mscam_dask.data.readers.roles import IdColumn, MayBeIds, Table, id_columns
 from mscam_dask.data.readers.table_rows import TableRows
 from mscam_dask.data.views.conversion import CERTAIN, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
@@ -67,19 +67,46 @@ _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
-def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceContents]:
-    """Read tables of the same samples: one view of each."""
-    upright = [table for table in tables if table.samples_in == "rows"]
-    rows = [_rows_of(table, upright, selection) for table in upright]
-    ids = id_columns([(t, r.texts) for t, r in zip(upright, rows, strict=True)])
-    found = iter([_on_rows(*each, selection) for each in zip(upright, rows, ids, strict=True)])
-    return [
-        next(found) if table.samples_in == "rows" else _on_columns(table, selection)
-        for table in tables
-    ]
+def read_tables(
+    sources: Sequence[SourceContents | Table], selection: Selection
+) -> list[SourceContents]:
+    """Read tables of the same samples, one view of each, and take the ids that they share with each other and with archives."""
+    upright = [s for s in sources if isinstance(s, Table) and s.samples_in == "rows"]
+    archives = [source for source in sources if isinstance(source, SourceContents)]
+    rows = {table: _rows_of(table, [*upright, *archives], selection) for table in upright}
+    may_be_ids: dict[SourceContents | Table, MayBeIds] = {
+        table: MayBeIds.of_table(table, rows[table].texts) for table in upright
+    }
+    if upright or any(archive.may_be_ids for archive in archives):
+        may_be_ids |= {archive: MayBeIds.of_archive(archive) for archive in archives}
+    ids = dict(zip(may_be_ids, id_columns([*may_be_ids.values()]), strict=True))
+
+    def contents(source: SourceContents | Table) -> SourceContents:
+        if isinstance(source, SourceContents):
+            return _with_ids(source, ids.get(source))
+        if source.samples_in == "columns":
+            return _on_columns(source, selection)
+        return _on_rows(source, rows[source], ids[source], selection)
+
+    return [*map(contents, sources)]
 
 
-def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
+def _with_ids(archive: SourceContents, ids: IdColumn | None) -> SourceContents:
+    """An archive with one of its vectors as ids."""
+    names = [*archive.may_be_ids]
+    if not names:
+        return archive
+    if ids is None:
+        note, texts = f"left out {names}, which may be sample ids.", None
+    else:
+        texts = archive.may_be_ids[names[ids.position]]
+        note = f"{names[ids.position]!r} taken as sample ids ({ids.reason})."
+    return replace(archive, sample_ids=texts, notes=(*archive.notes, f"{archive.where}: {note}"))
+
+
+def _rows_of(
+    table: Table, sources: Sequence[SourceContents | Table], selection: Selection
+) -> TableRows:
     """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
     told = table.told_ids
     only_text = {*_label_columns(table, selection), *table.left_out}
@@ -87,7 +114,12 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
         only_text.add(told.position)
     free = [place for place in range(len(table.columns)) if place not in only_text]
     only_text.update(place for place in free if table.head_of(place).is_text)
-    elsewhere = {n.lower() for other in tables if other is not table for n in other.columns}
+    elsewhere = {
+        name.lower()
+        for other in sources
+        if other is not table
+        for name in (other.columns if isinstance(other, Table) else other.may_be_ids)
+    }
     numbers = [place for place in free if place not in only_text]
 
     def may_have_ids(place: int) -> bool:
@@ -310,7 +342,7 @@ def _names_of_features(table: Table) -> IdColumn | None:
     is_axis = len(may_be_names) == 1 and _is_axis(np.array(leading).T)
     if table.told_ids is None and (are_texts or may_be_entrez or is_axis):
         table = replace(table, id_position=0)
-    (key,) = id_columns([(table, may_be_names)])
+    (key,) = id_columns([MayBeIds.of_table(table, may_be_names)])
     return key
 
 

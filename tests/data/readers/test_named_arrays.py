@@ -11,6 +11,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, read, save_archive
+from tests.data.known_tables import outcome
 from tests.data.readers.matlab_files import cells, save_version_73
 from tests.messages import quotes, raises
 
@@ -373,6 +375,26 @@ def test_ids_beside_views_match_the_rows_of_a_table(
     assert data.sample_ids == (*map(str, known),)
     assert data.view_names == (*views, "b")
     assert data.views[1].read(0, N)[:, 0].tolist() == [row + 0.5 for row in range(N)]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("name", ["fallnr", "sample_ids"])
+def test_whole_numbers_of_an_archive_are_ids_in_a_table(
+    tmp_path: Path, place: int, name: str
+) -> None:
+    """Under a name that tells nothing; a column behind others is none without a name in common."""
+    ids = np.array([51, 34, 90, 20, 70, 12, 40])
+    save_archive(tmp_path / "a.npz", colour=COLOUR, **{name: ids})
+    frame = pd.DataFrame(SHAPE + 0.5, columns=["p", "q"])
+    frame.insert(place, "fallnr", ids)
+    frame[::-1].to_csv(tmp_path / "b.csv", index=False)
+    sources, output = [tmp_path / "a.npz", tmp_path / "b.csv"], tmp_path / "s.zarr"
+    if place == 2 and name == "sample_ids":
+        with raises(DataError, "b.csv", "'fallnr'", "id_column='fallnr'"):
+            ingest(sources, output)
+        return
+    known = {"colour": pd.DataFrame(COLOUR, ids), "b": frame.set_index("fallnr")}
+    assert outcome(sources, known, output) == "right"
 
 
 def test_days_are_no_row_numbers_of_a_table(tmp_path: Path) -> None:
