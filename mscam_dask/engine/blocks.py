@@ -116,9 +116,6 @@ class RowOrder:
     ranges: Ranges
     order: Handle
     positions: Handle
-    known: Handle | None = (
-        None  # known labels (n,), if they are enough to decide between partitions
-    )
 
     @property
     def n_samples(self) -> int:

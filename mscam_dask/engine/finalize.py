@@ -101,9 +101,9 @@ def finalize(
         embeddings = _embedded(stage, reached.graph, context, state.history)
         reached = dataclasses.replace(reached, embeddings=embeddings)
     other = None
-    if prepared.order.known is None:
+    if prepared.deciding is None:
         other, tested = choose_partition(stage, state.graph, labels, score, tested, context)
-        if other is not None and context.known is not None:  # too few labels to decide
+        if other is not None and prepared.known is not None:  # too few labels to decide
             other = _with_known(stage.sub("other"), other, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
@@ -122,11 +122,12 @@ def finalize(
 
 def _best_labels(stage: Stage, state: LoopState, context: FitContext) -> Handle:
     """Submit the best partition; with enough known labels, walks on the last graph move its samples."""
-    labels, order = _with_known(stage, state.best.labels, context), context.prepared.order
-    if order.known is None:
+    labels, prepared = _with_known(stage, state.best.labels, context), context.prepared
+    if prepared.deciding is None:
         return labels
-    rows, n_clusters = list(state.graph.rows), context.parameters.n_clusters
-    return stage.submit(labels_by_walks, rows, order.order, labels, order.known, n_clusters)
+    rows, order = list(state.graph.rows), prepared.order.order
+    n_clusters = context.parameters.n_clusters
+    return stage.submit(labels_by_walks, rows, order, labels, prepared.deciding, n_clusters)
 
 
 def _with_equal_joined(
@@ -147,8 +148,9 @@ def _with_equal_joined(
 
 def _with_known(stage: Stage, labels: Handle, context: FitContext) -> Handle:
     """Submit a partition in canonical order, with known samples in the cluster of their class."""
-    if context.known is not None:
-        labels = stage.submit(with_known, labels, context.known, context.parameters.n_clusters)
+    known = context.prepared.known
+    if known is not None:
+        labels = stage.submit(with_known, labels, known, context.parameters.n_clusters)
     return stage.submit(canonical_labels, labels)
 
 
@@ -170,7 +172,7 @@ def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph
     (score,) = stage.value(context.prepared.scores(stage, [labels]))
     if is_worse(score, state.best.partition_score, tie):
         return None
-    known = context.known
+    known = context.prepared.known
     if known is not None and stage.value(stage.submit(n_missed, labels, known)):
         return None
     return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
@@ -423,7 +425,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
         weights,
         tested.views_agree,
         # of known labels, the classes may give the number
-        selection.counts[-1] if selection is not None and context.known is None else 0,
+        selection.counts[-1] if selection is not None and prepared.known is None else 0,
     )
 
 

@@ -163,7 +163,7 @@ def _initialize(
     start, settings, chosen = select(precomputed, search, session)
     seconds, parameters = time.perf_counter() - began, start.prepared.parameters
     # one view is refined only if known labels teach its metric
-    is_taught = start.prepared.order.known is not None and len(start.prepared.names) == 1
+    is_taught = start.prepared.deciding is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
         can_be_refined(start) or (is_taught and start.spectrum is not None)
     )
@@ -185,7 +185,6 @@ def _initialize(
         refines=refines,
         view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
-        known=precomputed.known,
     )
     constants = parameters.constants
     control = RankControl(
@@ -217,7 +216,7 @@ def _resume(
     view_graphs = None
     if saved.refines and selection.settings[selection.chosen].initial_graph == "mixed":
         stage = session.stage("refinement")
-        view_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
+        view_graphs = mean_of_view_graphs(stage, prepared)
     context = FitContext(
         **fields_of(SelectedFit, saved),
         prepared=prepared,
@@ -225,7 +224,6 @@ def _resume(
         count_labels=session.checkpoints.count_labels,
         view_graphs=view_graphs,
         from_previous_fit=search.init_labels is not None,
-        known=precomputed.known,
     )
     return session.checkpoints.restore(session.stage("saved"), saved), context
 

@@ -15,6 +15,7 @@ from mscam_dask.data.store.arrays import ArrayPieces
 from mscam_dask.engine.blocks import Candidates, Graph, RowOrder, Stage, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order, function_of_points
+from mscam_dask.engine.prepare import Prepared
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.halos import Ranges
 from mscam_dask.linalg.incomplete import IncompleteBlocks
@@ -36,7 +37,6 @@ from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import CONSTANTS
 
 
@@ -45,13 +45,16 @@ def a_step(
     candidates: Candidates,
     summed: Sequence[Handle] | None = None,
     *,
+    known: Handle | None,
     n_neighbors: int,
     data_weight: float = 1.0,
     projected_weight: float = 0.0,
 ) -> Graph:
-    """Submit the A-step, and gather the number of connected components of the graph."""
+    """Submit the A-step, and gather the number of connected components of the graph, which follows `known` labels (n,)."""
     order = candidates.order
-    parts = _graph_rows(stage, candidates, summed, n_neighbors, data_weight, projected_weight)
+    parts = _graph_rows(
+        stage, candidates, known, summed, n_neighbors, data_weight, projected_weight
+    )
     forests = stage.map(spanning_forest, parts)
     rows = parts
     if order.is_whole and len(parts) > 1:
@@ -62,13 +65,14 @@ def a_step(
 def _graph_rows(
     stage: Stage,
     candidates: Candidates,
+    known: Handle | None,
     summed: Sequence[Handle] | None,
     n_neighbors: int,
     data_weight: float,
     projected_weight: float,
 ) -> list[Handle]:
     order = candidates.order
-    known = None if order.known is None else stage.item(order.known, order.order)
+    known = None if known is None else stage.item(known, order.order)
     return [
         stage.submit(
             graph_block,
@@ -115,19 +119,17 @@ def mixed_graph(stage: Stage, graph: Graph, own: Sequence[Handle]) -> Graph:
     return connected(stage, rows, graph.ranges)
 
 
-def mean_of_view_graphs(
-    stage: Stage, views: Sequence[View], order: RowOrder, parameters: Parameters
-) -> list[Handle]:
+def mean_of_view_graphs(stage: Stage, prepared: Prepared) -> list[Handle]:
     """Submit the rows of the mean of the adaptive-neighbor graphs of the single views."""
-    n, graphs = order.n_samples, []
-    k = min(parameters.n_neighbors, n - 1)
-    for number, view in enumerate(views):
+    order, known, graphs = prepared.order, prepared.deciding, []
+    k = min(prepared.parameters.n_neighbors, order.n_samples - 1)
+    for number, view in enumerate(prepared.views):
         one = stage.sub(number)
         if order.is_whole:
-            graphs.append([one.submit(view_graph, view.rows[0], k, order.known)])
+            graphs.append([one.submit(view_graph, view.rows[0], k, known)])
             continue
-        found = candidates_in_order(one, [view], order, parameters)
-        graphs.append(_graph_rows(one, found, None, k, 1.0, 0.0))
+        found = candidates_in_order(one, [view], order, prepared.parameters)
+        graphs.append(_graph_rows(one, found, known, None, k, 1.0, 0.0))
     weights = (1.0,) * len(graphs)
     return [stage.submit(mean_rows, list(blocks), weights) for blocks in zip(*graphs, strict=True)]
 

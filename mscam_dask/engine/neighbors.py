@@ -54,15 +54,14 @@ def ordered_candidates(
     views: list[View],
     ranges: Ranges,
     parameters: Parameters,
-    known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the candidate neighbors in the joint embedding, and the views in the order of their rows."""
     if len(ranges) == 1:
         own = functools.partial(np.arange, dtype=np.int32)
         order = stage.submit(own, ranges[-1][1], kind="row_order")
-        same = RowOrder(ranges, order, order, known)
+        same = RowOrder(ranges, order, order)
         return views, candidates_in_order(stage, views, same, parameters)
-    return _by_cells(stage, views, ranges, parameters, known)
+    return _by_cells(stage, views, ranges, parameters)
 
 
 def candidates_in_order(
@@ -150,7 +149,6 @@ def _by_cells(
     views: list[View],
     ranges: Ranges,
     parameters: Parameters,
-    known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors."""
     n, seed = ranges[-1][1], parameters.seed
@@ -163,12 +161,7 @@ def _by_cells(
     centers = stage.submit(train_centers, samples, max(1, n // CELL_POINTS), seed)
     parts = [stage.submit(assigned_cells, block, centers) for block in blocks]
     index = stage.submit(cut_cells, parts, centers, n_candidates, CELL_POINTS)
-    order = RowOrder(
-        ranges,
-        stage.attribute(index, "order"),
-        stage.attribute(index, "positions"),
-        known,
-    )
+    order = RowOrder(ranges, stage.attribute(index, "order"), stage.attribute(index, "positions"))
     searched = stage.submit(searched_blocks, index, ranges)
     moved = [_moved(stage, view, order) for view in views]
     del blocks

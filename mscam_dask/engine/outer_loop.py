@@ -89,6 +89,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
             again,
             prepared.candidates,
             distances,
+            known=prepared.deciding,
             n_neighbors=context.n_neighbors,
             data_weight=data_weight,
             projected_weight=weight / len(prepared.names),
@@ -234,14 +235,15 @@ def _learned_metrics(
     """Submit the metrics of the best partition, and those of the known samples if it misses some; or only the latter."""
     prepared, labels = context.prepared, state.best.labels
     views, names, order = prepared.views, prepared.names, prepared.order
-    if order.known is None:
+    known = prepared.deciding
+    if known is None:
         return learn_metrics(stage, views, names, labels, order)
     if by_known_alone:
-        return learn_metrics(stage, views, names, order.known, order)
-    moved = stage.submit(with_known, labels, order.known, context.parameters.n_clusters)
+        return learn_metrics(stage, views, names, known, order)
+    moved = stage.submit(with_known, labels, known, context.parameters.n_clusters)
     metrics, records = learn_metrics(stage, views, names, moved, order)
     if state.best.partition_score.n_missed:
-        of_known, _ = learn_metrics(stage.sub("known"), views, names, order.known, order)
+        of_known, _ = learn_metrics(stage.sub("known"), views, names, known, order)
         metrics += of_known
     return metrics, records
 
@@ -282,7 +284,7 @@ def _next_graph(
     searched = dataclasses.replace(parameters, n_candidates=n_candidates)
     views = [*prepared.views, *metrics]
     candidates = candidates_in_order(stage, views, prepared.order, searched)
-    graph = a_step(stage, candidates, n_neighbors=context.n_neighbors)
+    graph = a_step(stage, candidates, known=prepared.deciding, n_neighbors=context.n_neighbors)
     del candidates
     if context.view_graphs is not None:
         graph = mixed_graph(stage, graph, context.view_graphs)

@@ -69,6 +69,8 @@ class Prepared:
     bordered: tuple[tuple[str, Scale], ...]  # views in which borders between clusters are tested
     scorer: Scorer
     compared: NDArray[np.int64] | None  # samples of the reference graphs; None for all
+    known: NDArray[np.int64] | None  # (n,) known labels of some samples, −1 for the others
+    deciding: Handle | None  # the known labels, if they are enough to decide between partitions
     # Views with more columns than rows, whose loadings are computed at the end, with their SVDs
     # and α; none of large data
     wide: dict[str, tuple[RowSource, Handle, float]]
@@ -97,7 +99,7 @@ class Prepared:
             )
             for first in range(0, len(graphs), together)
         ]
-        return stage.submit(partition_scores, by_view, partitions, self.order.known)
+        return stage.submit(partition_scores, by_view, partitions, self.deciding)
 
 
 def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:
@@ -138,7 +140,8 @@ def precompute_views(
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
         of_sample = None if known is None or known[rows].max() < 0 else known[rows]
         svds.clear()  # those of all samples
-        sample = _precompute(stage, drawn, scales, svds, of_sample, max_rank=SIZES.max_rank)
+        sample = _precompute(stage, drawn, scales, svds, max_rank=SIZES.max_rank)
+        sample = dataclasses.replace(sample, known=of_sample)
         return dataclasses.replace(
             sample, n_samples=n, data=data, sample=sample, known=known, compared=rows
         )
@@ -146,13 +149,12 @@ def precompute_views(
     if is_sampled:
         max_rank = SIZES.max_rank
         svds.clear()  # those of all directions
-    precomputed = _precompute(stage, data, scales, svds, known, max_rank=max_rank)
+    precomputed = _precompute(stage, data, scales, svds, max_rank=max_rank)
     are_all = len(data.views) <= SIZES.few_views and not is_sampled
     n_wanted = n if are_all else rows_compared(len(data.views), SIZES.n_scored)
     rows = _compared_rows(n, n_wanted, distinct)
-    if rows is None:
-        return precomputed
-    return dataclasses.replace(precomputed, scorer=Scorer(stage, data, rows), compared=rows)
+    scorer = precomputed.scorer if rows is None else Scorer(stage, data, rows)
+    return dataclasses.replace(precomputed, scorer=scorer, known=known, compared=rows)
 
 
 def _compared_rows(
@@ -187,7 +189,6 @@ def _precompute(
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
     svds: of_views.SVDs,
-    known: NDArray[np.int64] | None,
     *,
     max_rank: int | None,
 ) -> PrecomputedViews:
@@ -210,7 +211,7 @@ def _precompute(
         raise next(iter(errors.values()))
     first = tuple(records[view] for view in usable[0])
     scorer = Scorer(stage, data, svds=svds)
-    return PrecomputedViews(names, data.n_samples, svds, scorer, first, data, known=known)
+    return PrecomputedViews(names, data.n_samples, svds, scorer, first, data)
 
 
 def prepare_views(
@@ -243,10 +244,10 @@ def prepare_views(
             of_views.by_blocks(stage.sub(name), data.views[index], settings, ranges, SIZES.max_rank)
             for index, settings, name in zip(active, chosen, names, strict=True)
         ]
-    known = None
-    if precomputed.known is not None and are_enough(precomputed.known, parameters.n_clusters):
-        known = stage.submit(np.asarray, precomputed.known, kind="known_labels")
-    ordered, candidates = ordered_candidates(stage, views, ranges, parameters, known)
+    known, deciding = precomputed.known, None
+    if known is not None and are_enough(known, parameters.n_clusters):
+        deciding = stage.submit(np.asarray, known, kind="known_labels")
+    ordered, candidates = ordered_candidates(stage, views, ranges, parameters)
     return Prepared(
         parameters=parameters,
         names=names,
@@ -256,6 +257,8 @@ def prepare_views(
         bordered=bordered,
         scorer=precomputed.scorer,
         compared=precomputed.compared,
+        known=known,
+        deciding=deciding,
         wide=wide,
     )
 

@@ -132,7 +132,7 @@ def _best_setting(
         leader, records, chosen = _best_of(precomputed, candidates, session)
     if choices.initial_graph and can_be_refined(leader):
         stage, prepared = session.stage("view-graphs"), leader.prepared
-        own = mean_of_view_graphs(stage, prepared.views, prepared.order, prepared.parameters)
+        own = mean_of_view_graphs(stage, prepared)
         graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
         mixed = submit_partitions(stage, prepared, graph, k).result()
         other = dataclasses.replace(mixed, view_graphs=own)
@@ -276,6 +276,7 @@ def initial_graph(stage: Stage, prepared: Prepared) -> tuple[Graph, int]:
         graph = a_step(
             stage.sub(n_neighbors),
             prepared.candidates,
+            known=prepared.deciding,
             n_neighbors=n_neighbors,
             data_weight=parameters.constants.identity_weight,
         )

@@ -112,7 +112,6 @@ class FitContext(SelectedFit):
     count_labels: NDArray[np.int64] | None = None
     view_graphs: list[Handle] | None = None  # rows of their mean, if the graph is mixed with it
     from_previous_fit: bool = False
-    known: NDArray[np.int64] | None = None  # known labels (n,) of some samples, −1 for the others
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -308,9 +308,11 @@ def spectral_cuts(
     if init_labels is not None or not all_minima:
         started = stage.submit(started_minima, sample, init_labels, order.order)
     known = None
-    if order.known is not None:
+    if prepared.deciding is not None:
         blocks = [
-            stage.submit(spectral_cut.known_rows, vectors, n_pairs, start, order.order, order.known)
+            stage.submit(
+                spectral_cut.known_rows, vectors, n_pairs, start, order.order, prepared.deciding
+            )
             for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
         ]
         known = stage.submit(spectral_cut.join_known, blocks)

@@ -113,17 +113,13 @@ def with_links(
     of the others at distance 0: a star of must-links.
     """
     m = len(indices)
-    own = known[row_start : row_start + m]
-    rows = np.flatnonzero(own >= 0)
-    first = np.full(int(known.max()) + 1, UNKNOWN, dtype=np.int64)
-    classes, positions = np.unique(known, return_index=True)
-    first[classes[classes >= 0]] = positions[classes >= 0]
-    centers = np.full((m, 1), UNKNOWN, dtype=indices.dtype)
-    centers[rows, 0] = first[own[rows]]
-    centers[centers[:, 0] == np.arange(row_start, row_start + m)] = UNKNOWN
-    distances = np.array(squared_distances)
-    farthest = np.where(indices < 0, 0.0, distances).max(axis=1, keepdims=True)
-    np.copyto(distances, farthest, where=are_cannot_linked(indices, known, row_start))
+    rows, own = np.arange(row_start, row_start + m), known[row_start : row_start + m]
+    classes, firsts = np.unique(known, return_index=True)
+    first = firsts[np.searchsorted(classes, own)]
+    centers = np.where((own < 0) | (first == rows), UNKNOWN, first)[:, None].astype(indices.dtype)
+    farthest = np.where(indices < 0, 0.0, squared_distances).max(axis=1, keepdims=True)
+    are_linked = ~are_cannot_linked(indices, known, row_start)
+    distances = np.where(are_linked, squared_distances, farthest)
     is_center = (indices == centers) & (centers >= 0)  # it is a candidate already
     distances[is_center] = 0.0
     centers[is_center.any(axis=1)] = UNKNOWN
@@ -138,7 +134,12 @@ def are_cannot_linked(
     """Whether each neighbor (m, K) of a block of rows is known to be in another class than the row."""
     own = known[row_start : row_start + len(indices), None]
     others = np.where(indices < 0, UNKNOWN, known[indices])
-    return np.asarray((own >= 0) & (others >= 0) & (own != others))
+    return _differ(own, others)
+
+
+def _differ(classes: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether both classes are known, and are not the same."""
+    return np.asarray((classes >= 0) & (others >= 0) & (classes != others))
 
 
 def without_cannot_links(
@@ -147,8 +148,7 @@ def without_cannot_links(
     """Graph (n, n) without edges between classes, rows again on the simplex."""
     graph = affinity.copy()
     rows = np.repeat(np.arange(len(known)), np.diff(graph.indptr))
-    own, others = known[rows], known[graph.indices]
-    graph.data[(own >= 0) & (others >= 0) & (own != others)] = 0.0
+    graph.data[_differ(known[rows], known[graph.indices])] = 0.0
     graph.eliminate_zeros()
     sums: NDArray[np.float64] = np.asarray(graph.sum(axis=1))
     graph.data /= np.repeat(np.where(sums > 0.0, sums, 1.0), np.diff(graph.indptr))
