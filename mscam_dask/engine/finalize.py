@@ -51,7 +51,6 @@ from mscam_dask.solvers.partition_score import (
 )
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups
-from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.result import (
     ArraysInMemory,
     Assessment,
@@ -70,15 +69,12 @@ RowsOfViews = dict[str, Sequence[Handle]]
 
 @dataclasses.dataclass(frozen=True)
 class _FinalGraph:
-    """Graph to return, the learned graph before any rebuilding, labels, status, partition score, and what is submitted."""
+    """Graph to return, with the labels of its components, the status and the partition score."""
 
     graph: Graph
-    learned_graph: Graph
     labels: Handle
     status: Status
     partition_score: PartitionScore
-    tested: _Tested | None = None
-    embeddings: RowsOfViews | None = None
 
 
 def finalize(
@@ -91,33 +87,33 @@ def finalize(
     Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
     """
     stage, prepared = session.stage("final"), context.prepared
-    reached = _reached(stage, state, context)
-    if reached is None:
+    final = _reached(stage, state, context)
+    embeddings: RowsOfViews = {}
+    if final is None:
         labels, score = _best_labels(stage, state, context), state.best.partition_score
     else:
-        labels, score = reached.labels, reached.partition_score
+        labels, score = final.labels, final.partition_score
     tested = submit_tests(stage, labels, prepared.scorer.points(prepared.bordered), context)
-    if reached is not None:  # workers have time for the embeddings while the borders are tested
-        embeddings = _embedded(stage, reached.graph, context, state.history)
-        reached = dataclasses.replace(reached, embeddings=embeddings)
+    if final is not None:  # workers have time for the embeddings while the borders are tested
+        embeddings = _embedded(stage, final.graph, state, context)
     other = None
     if prepared.deciding is None:
         other, tested = choose_partition(stage, state.graph, labels, score, tested, context)
         if other is not None and prepared.known is not None:  # too few labels to decide
             other = _with_known(stage.sub("other"), other, context)
     if other is not None:
-        final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
+        final = _from_partition(stage, other, Status.PARTITION_GRAPH, context)
         tested = submit_tests(stage, final.labels, tested.points, context)
-    elif reached is not None:
-        final = reached
-    else:
+    elif final is None:
         is_merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if is_merged else Status.PARTITION_GRAPH
-        final = _from_partition(stage, labels, status, context, state.graph)
-    final = dataclasses.replace(final, tested=tested)
+        final = _from_partition(stage, labels, status, context)
     if equal is not None:
-        final = _with_equal_joined(stage, final, equal, context)
-    return _solution(stage, final, context, session, state)
+        final, tested = _with_equal_joined(stage, final, tested, equal, context)
+    assessment = submit_assessment(stage, final.labels, state.graph, tested, context)
+    if final.graph is not state.graph:  # it is rebuilt
+        embeddings = _embedded(stage, final.graph, state, context)
+    return _solution(stage, final, assessment, embeddings, context, session, state)
 
 
 def _best_labels(stage: Stage, state: LoopState, context: FitContext) -> Handle:
@@ -131,19 +127,21 @@ def _best_labels(stage: Stage, state: LoopState, context: FitContext) -> Handle:
 
 
 def _with_equal_joined(
-    stage: Stage, final: _FinalGraph, equal: NDArray[np.int64], context: FitContext
-) -> _FinalGraph:
-    """Return a final graph in which equal samples have one label: the given one, or one that is rebuilt and tested again."""
+    stage: Stage,
+    final: _FinalGraph,
+    tested: _Tested,
+    equal: NDArray[np.int64],
+    context: FitContext,
+) -> tuple[_FinalGraph, _Tested]:
+    """Return a final graph in which equal samples have one label, and its tests: the given one, or one that is rebuilt."""
     labels = stage.value(final.labels)
     joined = joined_groups(labels, equal, context.parameters.n_clusters)
     if np.array_equal(joined, labels):
-        return final
-    assert final.tested is not None
-    stage, learned_graph = stage.sub("equal"), final.learned_graph
+        return final, tested
+    stage = stage.sub("equal")
     status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
-    rebuilt = _from_partition(stage, canonical_labels(joined), status, context, learned_graph)
-    tested = submit_tests(stage, rebuilt.labels, final.tested.points, context)
-    return dataclasses.replace(rebuilt, tested=tested)
+    rebuilt = _from_partition(stage, canonical_labels(joined), status, context)
+    return rebuilt, submit_tests(stage, rebuilt.labels, tested.points, context)
 
 
 def _with_known(stage: Stage, labels: Handle, context: FitContext) -> Handle:
@@ -160,7 +158,15 @@ def trivial_solution(
     """Return the solution of a partition that needs no outer iterations."""
     stage = session.stage("final")
     final = _from_partition(stage, labels, status, context)
-    return _solution(stage, final, context, session)
+    prepared, selection = context.prepared, context.n_clusters_selection
+    names = compared_views(prepared.validation_views)
+    tried: dict[str, Any] = {}
+    if selection is not None and status is Status.NO_STRUCTURE:
+        tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
+    assess = functools.partial(Assessment.trivial, context.parameters.n_clusters, names, **tried)
+    agreement = prepared.scorer.view_agreement(names)
+    assessment = stage.submit(assess, agreement, kind="assessment")
+    return _solution(stage, final, assessment, {}, context, session)
 
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
@@ -175,55 +181,44 @@ def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph
     known = context.prepared.known
     if known is not None and stage.value(stage.submit(n_missed, labels, known)):
         return None
-    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
+    return _FinalGraph(state.graph, labels, Status.CONVERGED, score)
 
 
-def _from_partition(
-    stage: Stage,
-    labels: Any,
-    status: Status,
-    context: FitContext,
-    learned_graph: Graph | None = None,
-) -> _FinalGraph:
-    """Return the partition graph of a partition, which is the learned graph too where there is none."""
+def _from_partition(stage: Stage, labels: Any, status: Status, context: FitContext) -> _FinalGraph:
+    """Return the partition graph of a partition."""
     prepared = context.prepared
     stage = stage.sub("rebuilt")
     scores = prepared.scores(stage, [labels])
     graph = partition_graph(stage, prepared.views, prepared.candidates, labels, context.n_neighbors)
     components = stage.submit(component_labels, graph.components, prepared.order.positions)
-    learned = graph if learned_graph is None else learned_graph
     (score,) = stage.value(scores)
-    return _FinalGraph(graph, learned, components, status, score)
+    return _FinalGraph(graph, components, status, score)
 
 
 def _solution(
     stage: Stage,
     final: _FinalGraph,
+    assessment: Handle,
+    embeddings: RowsOfViews,
     context: FitContext,
     session: Session,
     state: LoopState | None = None,
 ) -> Solution:
-    """Gather the solution; large arrays go to a directory if there is one. A trivial partition has no embeddings."""
-    prepared, order = context.prepared, context.prepared.order
-    directory, history = session.results_directory, () if state is None else state.history
-    assessment = submit_assessment(stage, final, context)
+    """Gather the solution; large arrays go to a directory if there is one. A trivial partition has no embeddings, nor a state."""
+    prepared, order, directory = context.prepared, context.prepared.order, session.results_directory
     encoders = [
         stage.submit(encoder_of, *prepared.wide[name])
         if name in prepared.wide
         else stage.attribute(view.empty, "encoder")
         for name, view in zip(prepared.names, prepared.views, strict=True)
     ]
-    embeddings = final.embeddings
-    if embeddings is None:
-        is_trivial = final.status.is_trivial
-        embeddings = {} if is_trivial else _embedded(stage, final.graph, context, history)
     coordinates: RowsOfViews = {
         name: stage.map(principal_coordinates, view.rows)
         for name, view in zip(prepared.names, prepared.views, strict=True)
     }
     graphs = {"consensus_graph": final.graph}
-    if final.learned_graph is not final.graph:
-        graphs["learned_graph"] = final.learned_graph
+    if state is not None and state.graph is not final.graph:
+        graphs["learned_graph"] = state.graph
     arrays = (
         gather_arrays(stage, graphs, embeddings, coordinates, order)
         if directory is None or order.is_whole
@@ -245,7 +240,7 @@ def _solution(
         selected_view_settings=context.selection.view_settings,
         chosen=context.selection.chosen,
         prepared=context.records,
-        history=history,
+        history=() if state is None else state.history,
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
@@ -254,12 +249,11 @@ def _solution(
     )
 
 
-def _embedded(
-    stage: Stage, graph: Graph, context: FitContext, history: tuple[IterationFinished, ...]
-) -> RowsOfViews:
+def _embedded(stage: Stage, graph: Graph, state: LoopState, context: FitContext) -> RowsOfViews:
     """Submit the embedding of each view given the graph to return."""
-    prepared, constants = context.prepared, context.parameters.constants
-    weight = history[-1].graph_weight if history else constants.graph_weight
+    prepared, weight = context.prepared, context.parameters.constants.graph_weight
+    if state.history:
+        weight = state.history[-1].graph_weight
     rows, _ = embed_views(stage, null_spectrum(stage, graph), weight, prepared)
     return dict(zip(prepared.names, rows, strict=True))
 
@@ -397,24 +391,18 @@ def _initial_cut(stage: Stage, context: FitContext) -> list[Handle]:
     return [stage.submit(cut_of, spectrum.values, spectrum.vectors[0], n_clusters)]
 
 
-def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> Handle:
-    """Submit the assessment of a partition; of a trivial one, only the agreement of the views."""
+def submit_assessment(
+    stage: Stage, labels: Handle, learned_graph: Graph, tested: _Tested, context: FitContext
+) -> Handle:
+    """Submit the assessment of a partition."""
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names, selection = compared_views(prepared.validation_views), context.n_clusters_selection
-    agreement = prepared.scorer.view_agreement(names)
-    if final.status.is_trivial:
-        tried: dict[str, Any] = {}
-        if selection is not None and final.status is Status.NO_STRUCTURE:
-            tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
-        trivial = functools.partial(Assessment.trivial, n_clusters, names, **tried)
-        return stage.submit(trivial, agreement, kind="assessment")
-    graphs, tested = prepared.scorer.graphs(names), final.tested
-    assert tested is not None, "only a trivial partition is not tested"
-    own = stage.submit(compared, final.labels, prepared.compared)
-    by_rows = stage.item(final.labels, prepared.order.order)
+    agreement, graphs = prepared.scorer.view_agreement(names), prepared.scorer.graphs(names)
+    own = stage.submit(compared, labels, prepared.compared)
+    by_rows = stage.item(labels, prepared.order.order)
     weights = [
         stage.submit(graph_update.row_weights_between, block, by_rows, n_clusters)
-        for block in final.learned_graph.rows
+        for block in learned_graph.rows
     ]
     return stage.submit(
         assessed,
