@@ -83,6 +83,8 @@ READ: dict[str, tuple[Any, Any]] = {
     "comments": beside("# made by x, y, z\n# a,b,c,d,e\n" + csv_of(A)),
     "years below a comment": beside("# a,b,c,d,e\n" + csv_of(YEARS), frame=YEARS),
     "# of QIIME": beside(csv_of(A, "#SampleID", sep="\t"), "a.txt"),
+    "# alone above ids": beside(csv_of(A, "#")),
+    "# above a name with a colon": beside(csv_of(HASHED.rename(columns={"bmi": "scan: bmi"}), "#ID", sep="\t"), "a.txt", HASHED.rename(columns={"bmi": "scan: bmi"})),
     "# in names": beside(csv_of(HASHED), frame=HASHED),
     "GCT": beside(GCT, "a.gct"),
     "GCT of GTEx": beside(GTEX, "a.gct"),

@@ -196,11 +196,12 @@ def _heading(
     are_values = [is_value(field, decimal) for field in first]
     last = above[-1] if above and source.header is not False and source.comment is None else ""
     are_data = 2 * sum(are_values) >= len(first) and (are_values[0] or not names_ids(first[0]))
-    if last.startswith("#") and ": " not in last and are_data:  # of NumPy
+    if last.startswith("#") and are_data:  # of NumPy
         names = next(iter(split_rows([last.lstrip("#")], dialect.delimiter)), [])
-        has_first = first[0].isdecimal() or any(names[:1])
+        is_row = dialect.delimiter is not None and len(names) > 2  # not a remark, or "key: value"
+        has_first = first[0].isdecimal() or any(names[:1]) or is_row
         are_text = all(names[1:]) and not all(is_number(name, decimal) for name in names)
-        if len(names) == len(first) and has_first and are_text:
+        if len(names) == len(first) and has_first and are_text and (is_row or ": " not in last):
             return names, 0, ""
     header, note = source.header, ""
     is_title = header is not False and len(first) > 2 and not any(first[1:])
