@@ -193,7 +193,21 @@ def test_features_that_may_be_labels_are_told_without_names(
 
 
 @pytest.mark.parametrize(
-    "code", [-999, 888, 7777, 99, 999.9, -9, -99.99, -32768, -(2**31), 1e20, -3.4028234663852886e38]
+    "code",
+    [
+        -999,
+        -999.25,
+        888,
+        7777,
+        99,
+        999.9,
+        -9,
+        -99.99,
+        -32768,
+        -(2**31),
+        1e20,
+        -3.4028234663852886e38,
+    ],
 )
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_codes_of_missing_cells_are_told(tmp_path: Path, code: float, samples_in: Any) -> None:

@@ -39,6 +39,7 @@ _CODES = np.array(  # that mark missing values, and those that NetCDF and others
     [
         *(int(digit * times) for digit in "789" for times in range(1, 7)),
         *(9.99, 99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99, 99999.9),
+        *(999.25, 9999.25),  # of well logs
         *(32767, 32768, 2147483647, 2147483648),
         *(1e20, 1e30, 1e35, 1e36, 1e37, 1e38, 9.96921e36, 3.4028235e38),
     ],
