@@ -14,7 +14,7 @@ import pytest
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
-from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, outcome, read
+from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, beside, csv_of, outcome, read
 from tests.messages import quotes, raises
 
 SHUFFLED = [5, 40, 2, 77, 31, 9, 12, 50, 61, 8, 90, 4]
@@ -362,6 +362,21 @@ def test_numbers_of_rows_that_several_programs_wrote_are_no_features(
     (tmp_path / "a.csv").write_text(frame[columns].to_csv(index=False))
     known = A if has_ids else A.set_axis([*map(str, range(1, 13))])
     assert outcome([tmp_path / "a.csv"], {"a": known}, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0_x", "index_y", "key_0", "X.x", "nr"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_numbers_of_rows_from_before_a_merge_are_no_features_or_told(
+    tmp_path: Path, name: str, moved: bool
+) -> None:
+    frame = A.copy()
+    frame.insert(2, name, ORDER if moved else range(12))
+    is_known = name not in ("X.x", "nr")
+    known = A if is_known else frame
+    assert read(tmp_path, *beside(csv_of(frame), frame=known)) == "right"
+    notes = ingest(tmp_path / "a.csv", tmp_path / "t.zarr").notes
+    what = "left out (row numbers)" if is_known else "number the rows"
+    assert [note for note in notes if repr(name) in note and what in note]
 
 
 @pytest.mark.parametrize("place", [2, 4])

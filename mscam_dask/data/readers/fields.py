@@ -23,8 +23,8 @@ _MINUS = "\u2212"  # of typeset tables
 TRUTH = {"true": "1", "false": "0"}
 """Numbers of truth values, which pandas and R write in any case."""
 
-_OF_ROW_NUMBERS = re.compile(
-    r"(unnamed\d*|index|(index)?level0|row|rowid|rownumber)?", re.IGNORECASE
+_OF_ROW_NUMBERS = re.compile(  # pandas adds _x and _y to names that merged frames share
+    r"((unnamed\d*|index|(index)?level0|row|rowid|rownumber|key0)[xy]?)?", re.IGNORECASE
 )
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
@@ -127,6 +127,13 @@ def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
         return False
     numbers = (list(map(str, range(first, first + len(texts)))) for first in (0, 1))
     return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
+
+
+def are_counts(values: NDArray[Any]) -> bool:
+    """Return whether several values are the numbers of rows in any order, from 0 or 1."""
+    first = values.min(initial=np.inf)
+    numbers = first + np.arange(len(values))
+    return len(values) >= _FEW and first in (0, 1) and np.array_equal(np.sort(values), numbers)
 
 
 def are_rising(texts: Sequence[str], decimal: str = ".") -> bool:
@@ -333,12 +340,16 @@ def notes_of_labels(values: NDArray[Any], names: Sequence[str], *, has_names: bo
     return [note] if found else []
 
 
-def notes_of_keys(values: NDArray[Any], names: Sequence[str]) -> list[str]:
-    """A note on the only column of whole numbers that differ in every row, which may be ids."""
+def notes_of_keys(values: NDArray[Any], names: Sequence[str], *, have_ids: bool) -> list[str]:
+    """A note on the only column of whole numbers that differ in every row, which may be ids, or on the few that number rows which have ids."""
     head = values[:_SOME_ROWS]
-    are_keys = (np.floor(head) == head).all(axis=0)
-    are_keys &= (np.diff(np.sort(head, axis=0), axis=0) > 0).all(axis=0)
+    ordered = np.sort(head, axis=0)
+    are_keys = (np.floor(head) == head).all(axis=0) & (ordered[1:] > ordered[:-1]).all(axis=0)
     places = np.flatnonzero(are_keys).tolist()
+    if have_ids:
+        counts = [names[at] for at in places if are_counts(values[:, at])]
+        note = f"column(s) {listed(counts)} number the rows in an order, taken as features; drop them unless they are ranks."
+        return [note] if 0 < 2 * len(counts) < len(names) else []
     if len(places) != 1 or not tell_rows_apart(values[:, places[0]].tolist()):
         return []
     name = names[places[0]]

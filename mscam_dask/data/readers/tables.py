@@ -126,7 +126,8 @@ def _rows_of(
         column, name = table.head_of(place), table.columns[place]
         if column.strength == CERTAIN and (place == free[0] or name != ""):
             return True
-        if (column.strength and not column.has_decimals) or are_padded(column.texts):
+        is_named = column.strength or column.may_number_rows
+        if (is_named and not column.has_decimals) or are_padded(column.texts):
             return True
         may_be_shared = place in free[:2] or name.lower() in elsewhere
         if may_be_shared and column.mostly_differs:  # some missing or repeated are refused
@@ -181,8 +182,9 @@ def _on_rows(
     if features or not labels:
         values = _values(table, rows, features)
     named = [names[place] for place in features]
-    if table.source.id_column is None and (own is None or own.numbers_rows):
-        notes += notes_of_keys(values, named)
+    have_ids = own is not None and not own.numbers_rows
+    if have_ids or table.source.id_column is None:
+        notes += notes_of_keys(values, named, have_ids=have_ids)
     if table.source.id_column is None and own is None:
         notes += _notes_of_long(table, values, named)
         if _is_axis(values):
