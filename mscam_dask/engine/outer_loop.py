@@ -103,7 +103,8 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
     (scores, (eigengap, converged)), views = stage.gather([partition_scores, facts], records)
     index = argbest(scores)
     # a later partition must score higher by more than a tie: otherwise the simpler one is kept
-    accepted = is_better(scores[index], state.best.partition_score, parameters)
+    tie = parameters.constants.score_tie
+    accepted = is_better(scores[index], state.best.partition_score, tie)
     best = (
         BestPartition(stage.item(cuts, index), scores[index], state.iteration)
         if accepted
@@ -262,15 +263,15 @@ def _is_accepted(
     graph lacks c components. One that was learned from known labels for the first time may not miss more of them.
     """
     new, best = proposal.best.partition_score, state.best.partition_score
-    parameters = context.parameters
-    if proposal.graph.n_components != parameters.n_clusters and new == best:
+    n_clusters, tie = context.parameters.n_clusters, context.parameters.constants.score_tie
+    if proposal.graph.n_components != n_clusters and new == best:
         return False
     if new.n_missed > best.n_missed and not may_miss_more:
         return False
     if context.from_previous_fit:
-        return is_better(new, best, parameters)
+        return is_better(new, best, tie)
     if must_be_better:
-        return is_worse(best, new, parameters.constants.score_tie)
+        return is_worse(best, new, tie)
     return not is_worse(new, best, RULES.level)
 
 

@@ -162,11 +162,7 @@ def _with_or_without(
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
-    constants = without[0].constants
-    tie = max(constants.score_tie, RULES.level)
-    clearly = dataclasses.replace(
-        without[0], constants=dataclasses.replace(constants, score_tie=tie)
-    )
+    clearly = max(without[0].constants.score_tie, RULES.level)
     if is_better(score_with_all, score_without, clearly):
         return everything, [record_without]
     return without, [record_with_all]
@@ -216,9 +212,8 @@ def _one_ahead(items: Iterable[_Item]) -> Iterator[_Item]:
 
 
 def _is_better(later: Initialization, earlier: Initialization) -> bool:
-    return is_better(
-        later.best.partition_score, earlier.best.partition_score, later.prepared.parameters
-    )
+    tie = later.prepared.parameters.constants.score_tie
+    return is_better(later.best.partition_score, earlier.best.partition_score, tie)
 
 
 # initial graph and partition of one setting ----------------------------------------------------
@@ -357,9 +352,8 @@ def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
         stage, start.spectrum, prepared, minima=start.minima, all_minima=True
     )
     best = best_partition(stage, partitions, prepared.scores(stage, partitions))
-    if not is_better(best.partition_score, start.best.partition_score, parameters):
-        return start
-    return dataclasses.replace(start, best=best)
+    improved = dataclasses.replace(start, best=best)
+    return improved if _is_better(improved, start) else start
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
@@ -407,7 +401,7 @@ def warm_start(
             partitions = stage.submit(operator.add, [extended], partitions, kind="partitions")
     scores = stage.value(prepared.scores(stage, partitions))
     index = argbest(scores)
-    if not is_better(scores[index], scores[0], parameters):
+    if not is_better(scores[index], scores[0], constants.score_tie):
         index = 0
     best = BestPartition(stage.item(partitions, index), scores[index], iteration=_INITIAL_LABELS)
     return Initialization(prepared, graph, k, spectrum, best)

@@ -62,11 +62,11 @@ class PartitionScore:
         return mean_score(self.view_scores)
 
 
-def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
-    """Whether the later partition misses fewer known samples or, of as many, has more information by more than a tie."""
+def is_better(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:
+    """Whether the later partition misses fewer known samples or, of as many, its score is higher by more than a share."""
     if later.n_missed != earlier.n_missed:
         return later.n_missed < earlier.n_missed
-    return later.score > earlier.score + parameters.constants.score_tie * abs(earlier.score)
+    return later.score > earlier.score + share * abs(earlier.score)
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:

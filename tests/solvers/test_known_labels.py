@@ -22,7 +22,7 @@ from mscam_dask.solvers.known_labels import (
 from mscam_dask.solvers.lda import ClassSums, class_sums
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_worse
 from mscam_dask.solvers.spectral_cut import cut_by_classes
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.blocks import other_values
@@ -105,10 +105,10 @@ def test_each_cluster_keeps_a_sample() -> None:
 
 
 def test_fewer_missed_samples_come_before_information() -> None:
-    given = Parameters(n_clusters=3)
+    tie = Constants().score_tie
     less, more = PartitionScore((0.1,), n_missed=1), PartitionScore((0.9,), n_missed=2)
-    assert is_better(less, more, given)
-    assert not is_better(more, less, given)
+    assert is_better(less, more, tie)
+    assert not is_better(more, less, tie)
     assert not is_worse(more, less, 0.0)  # within a standard error, √3, information decides
     assert is_worse(less, more, 0.0)
     assert is_worse(PartitionScore((0.9,), n_missed=4), less, 1.0)

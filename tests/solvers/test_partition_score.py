@@ -41,13 +41,13 @@ from mscam_dask.solvers.partition_score import (
     view_scores,
 )
 from mscam_dask.solvers.row_blocks import ViewShape, ViewType
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.rules import RULES
 from tests import oracle
 from tests.solvers.test_borders import as_points, normals, rings
 from tests.synthetic import Array, gaussian_views
 
-GIVEN = Parameters(n_clusters=3)
+TIE = Constants().score_tie
 
 
 def partition_score(information: float) -> PartitionScore:
@@ -56,9 +56,9 @@ def partition_score(information: float) -> PartitionScore:
 
 def test_more_information_is_better_by_more_than_a_share() -> None:
     one, more, little_more = (partition_score(value) for value in (0.5, 0.51, 0.5004))
-    assert is_better(more, one, GIVEN)
-    assert not is_better(little_more, one, GIVEN)
-    assert not is_better(one, more, GIVEN)
+    assert is_better(more, one, TIE)
+    assert not is_better(little_more, one, TIE)
+    assert not is_better(one, more, TIE)
     assert is_worse(one, more, 0.015)
     assert not is_worse(one, more, 0.025)
     assert argbest([one, more, little_more]) == 1
@@ -66,9 +66,9 @@ def test_more_information_is_better_by_more_than_a_share() -> None:
 
 def test_partitions_of_no_information_are_alike() -> None:
     nothing = PartitionScore((0.0, 0.0))
-    assert not is_better(nothing, nothing, GIVEN)
+    assert not is_better(nothing, nothing, TIE)
     assert not is_worse(nothing, nothing, 0.0)
-    assert is_better(partition_score(0.5), nothing, GIVEN)
+    assert is_better(partition_score(0.5), nothing, TIE)
 
 
 def test_nearly_perfect_is_a_share_of_the_most_information_of_c_clusters() -> None:
