@@ -15,7 +15,7 @@ from mscam_dask.solvers.batch_effects import (
     SMALLEST,
     Array,
     Labels,
-    cell_counts,
+    cell_sums,
     offset_covariance,
     two_way,
 )
@@ -40,10 +40,9 @@ def group_sums(
     """Sums of rows (n, d), about the mean of the batch means (B, d)."""
     n_batches, center = len(means), means.mean(axis=0)
     rows = rows - center
-    sums = sums_by_group(rows, cells * n_batches + batches, n_cells * n_batches)
     squares = sums_by_group(rows**2, batches, n_batches)
-    counts = cell_counts(cells, batches, n_cells, n_batches)
-    return GroupSums(counts, sums.reshape(n_cells, n_batches, -1), squares, center)
+    counts, sums = cell_sums(rows, cells, batches, n_cells, n_batches)
+    return GroupSums(counts, sums, squares, center)
 
 
 def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
@@ -92,9 +91,8 @@ def total_correction(
     totals = rows.sum(axis=1)
     known = totals > 0.0
     logs, cells, batches = np.log(totals[known])[:, None], cells[known], batches[known]
-    sums = sums_by_group(logs, cells * n_batches + batches, n_cells * n_batches)
-    counts = cell_counts(cells, batches, n_cells, n_batches)
-    means, effects = two_way(counts, sums.reshape(n_cells, n_batches, 1))
+    counts, sums = cell_sums(logs, cells, batches, n_cells, n_batches)
+    means, effects = two_way(counts, sums)
     variance = np.mean((logs - means[cells] - effects[batches]) ** 2)
     effects[counts.sum(axis=0)[:, None] * effects**2 <= variance * np.log(max(1, len(logs)))] = 0.0
     return _factors(np.repeat(effects, rows.shape[1], axis=1))

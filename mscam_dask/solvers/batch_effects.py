@@ -315,9 +315,9 @@ def _borders_of_cells(fit: BatchCells, white: _Scores) -> Borders:
     n_cells, n_batches = len(fit.means), len(fit.offsets)
     points, batches = white.without(fit.offsets), white.batches
     found = borders(JointPoints(points, points.shape[1:]), fit.cells, n_cells)
-    is_group = cell_counts(fit.cells, batches, n_cells, n_batches) >= SMALLEST
-    means = group_means(points, fit.cells * n_batches + batches, n_cells * n_batches)
-    of_cells = zip(means.reshape(n_cells, n_batches, -1), is_group, strict=True)
+    counts, sums = cell_sums(points, fit.cells, batches, n_cells, n_batches)
+    means = sums / np.maximum(counts, 1.0)[..., None]
+    of_cells = zip(means, counts >= SMALLEST, strict=True)
     between_batches = np.concatenate([pdist(own[here]) for own, here in of_cells])
     least = 2.0 * between_batches.mean() if between_batches.size else 0.0
     p_values = np.where(squareform(pdist(fit.means)) < least, 1.0, found.p_values)
@@ -510,9 +510,7 @@ def _iterated(scores: _Scores, cells: Labels, offsets: Array) -> BatchCells:
     n_cells, n_batches = int(cells.max()) + 1, scores.n_batches
     own = rows
     for _ in range(_N_ROUNDS):
-        sums = sums_by_group(own, cells * n_batches + batches, n_cells * n_batches)
-        counts = cell_counts(cells, batches, n_cells, n_batches)
-        means, offsets = two_way(counts, sums.reshape(n_cells, n_batches, -1))
+        means, offsets = two_way(*cell_sums(own, cells, batches, n_cells, n_batches))
         own = np.where(absent, means[cells] + offsets[batches], rows)
         new = nearest_mean(own - offsets[batches], means)
         stays = np.array_equal(new, cells) and not absent.any()
@@ -526,6 +524,15 @@ def cell_counts(cells: Labels, batches: Labels, n_cells: int, n_batches: int) ->
     """Number (K, B) of samples of each cell and batch."""
     counts = np.bincount(cells * n_batches + batches, minlength=n_cells * n_batches)
     return counts.reshape(n_cells, n_batches).astype(np.float64)
+
+
+def cell_sums(
+    rows: Array, cells: Labels, batches: Labels, n_cells: int, n_batches: int
+) -> tuple[Array, Array]:
+    """Number (K, B) and sum (K, B, d) of the rows of each cell and batch."""
+    sums = sums_by_group(rows, cells * n_batches + batches, n_cells * n_batches)
+    counts = cell_counts(cells, batches, n_cells, n_batches)
+    return counts, sums.reshape(n_cells, n_batches, -1)
 
 
 def offset_covariance(counts: Array) -> Array:
