@@ -329,7 +329,7 @@ def spectral_cuts(
         stage.submit(spectral_cut.extend_rows, vectors, sample, cuts)
         for vectors in spectrum.vectors
     ]
-    return stage.submit(spectral_cut.join_partitions, labels, sample, cuts, order.order, known)
+    return stage.submit(spectral_cut.join_partitions, labels, sample, cuts, order.order)
 
 
 def started_minima(

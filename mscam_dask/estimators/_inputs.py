@@ -106,16 +106,16 @@ def _as_fitted(
     given = {view.name: _in_order(view, ids) for view in data.views}
     excluded = estimator.excluded_views_
     may_lack_views &= any(name not in excluded for name in given)
-    known = {
+    fitted = {
         view.name: view
         for view in estimator._training.views
         if view.name in given or view.name not in excluded
     }
     expected = {
         name: view.shape[1] if view.view_type == "features" else view.n_samples
-        for name, view in known.items()
+        for name, view in fitted.items()
     }
-    asked = [name for name in known if name in given or not may_lack_views]
+    asked = [name for name in fitted if name in given or not may_lack_views]
     got = {name: view.shape[1] for name, view in given.items()}
     if got != {name: expected[name] for name in asked}:
         raise DataError(
@@ -123,7 +123,7 @@ def _as_fitted(
             "Give the same views, by the same names, with the same features; views that the new "
             "samples do not have may be missing from a mapping, or None in a sequence."
         )
-    pairs = [(known[name], given[name]) for name in asked]
+    pairs = [(fitted[name], given[name]) for name in asked]
     if not is_compared:
         _check_feature_names(pairs, ids, type(estimator).__name__)
     views = [_checked(estimator, *pair) for pair in pairs if pair[1].name not in excluded]
@@ -161,11 +161,11 @@ def _check_pairs(fitted: RowSource, new: RowSource) -> None:
     if new.view_type == "features" or new.shape != fitted.shape:
         return
     n = min(64, new.shape[0])
-    corner, known = (view.read(0, n)[:, :n] for view in (new, fitted))
+    corner, of_fit = (view.read(0, n)[:, :n] for view in (new, fitted))
     own = corner.diagonal()
     has_diagonal = own.min() > 0 if new.view_type == "kernel" else own.max() <= 1e-6 * corner.max()
-    is_known = np.allclose(corner, known, atol=1e-3 * np.abs(corner).max())
-    if has_diagonal and np.allclose(corner, corner.T, atol=0) and not is_known:
+    is_of_fit = np.allclose(corner, of_fit, atol=1e-3 * np.abs(corner).max())
+    if has_diagonal and np.allclose(corner, corner.T, atol=0) and not is_of_fit:
         raise DataError(
             f"View {new.name!r} is symmetric, as if its columns were the new samples; allowed is a column for each sample of "
             "the fit. Give the values between the new samples and those of the fit."

@@ -293,7 +293,8 @@ class Cuts:
 
     labels: list[NDArray[np.int64]]
     means: list[NDArray[Any]]
-    held_out: NDArray[np.int64] | None = None  # (l,) clusters of known rows in the last cut
+    # Samples (l,) with a known label, and their clusters in the last cut
+    held_out: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def with_classes(self, sample: CutSample, known: KnownRows) -> Cuts:
         """Cuts, and one by the mean rows of the known classes, in the place of those of the first cut."""
@@ -302,9 +303,9 @@ class Cuts:
         )
         if found is None:
             return self
-        labels, held_out, means = found
+        labels, clusters, means = found
         means = means.astype(sample.embedding.rows.dtype)
-        return Cuts([*self.labels, labels], [*self.means, means], held_out)
+        return Cuts([*self.labels, labels], [*self.means, means], (known.samples, clusters))
 
 
 def sample_vectors(
@@ -347,10 +348,10 @@ def choose_cuts(
     drawn = [minimum for group in random for minimum in group]
     chosen = near_optimal_partitions(drawn) if all_minima else []
     if started is not None:
-        least, from_known = started
+        least, from_earlier = started
         if not all_minima:
             least = min([least, *drawn], key=lambda minimum: minimum[1])
-        chosen += [least[0]] if from_known is None else [from_known[0], least[0]]
+        chosen += [least[0]] if from_earlier is None else [from_earlier[0], least[0]]
     cuts = Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
     return cuts if known is None else cuts.with_classes(sample, known)
 
@@ -362,11 +363,7 @@ def extend_rows(vectors: NDArray[Any], sample: CutSample, cuts: Cuts) -> NDArray
 
 
 def join_partitions(
-    blocks: Sequence[NDArray[np.int32]],
-    sample: CutSample,
-    cuts: Cuts,
-    order: NDArray[np.int32],
-    known: KnownRows | None = None,
+    blocks: Sequence[NDArray[np.int32]], sample: CutSample, cuts: Cuts, order: NDArray[np.int32]
 ) -> list[NDArray[np.int32]]:
     """Partitions (n,) in the order of the samples from blocks of rows; rows of the sample keep their cluster, so none is empty."""
     partitions = []
@@ -375,10 +372,11 @@ def join_partitions(
         joined[sample.positions] = labels
         own = np.empty_like(joined)
         own[order] = joined
-        if known is not None and cuts.held_out is not None and number == len(cuts.labels) - 1:
-            own[known.samples] = cuts.held_out
-        partitions.append(canonical_labels(own).astype(np.int32))
-    return partitions
+        partitions.append(own)
+    if cuts.held_out is not None:
+        samples, clusters = cuts.held_out
+        partitions[-1][samples] = clusters
+    return [canonical_labels(own).astype(np.int32) for own in partitions]
 
 
 def cut_by_classes(
