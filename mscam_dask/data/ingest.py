@@ -281,6 +281,17 @@ def _absences(data: MultiViewData) -> tuple[str, ...]:
     )
 
 
+def _repetitions(data: MultiViewData) -> tuple[str, ...]:
+    """Return a note on each view of a store that has the values of an earlier one."""
+    first_with = {view.recorded_digest: view.name for view in reversed(data.views)}
+    return tuple(
+        f"Views {first!r} and {view.name!r} have the same values, which count twice. Name the views to read (--view) to take "
+        "one of them."
+        for view in data.views
+        if (first := first_with[view.recorded_digest]) != view.name
+    )
+
+
 def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
     stored = open_store(root)
     return IngestReport(
@@ -291,7 +302,7 @@ def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
         if stored.labels is None
         else len(np.unique(stored.labels[labeled_samples(stored.labels)])),
         has_sample_ids=stored.sample_ids is not None,
-        notes=notes,
+        notes=(*notes, *_repetitions(stored)),
         origin=read_origin(root),
         stored_bytes=size_of(resolve_current(root)),
         digest=stored.digest(),

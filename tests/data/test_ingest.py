@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
 def save_store(path: Path, **views: NDArray[np.float64]) -> Path:
     ingest(save_archive(path.with_suffix(".npz"), **views), path)
     return path
+
+
+def test_views_with_the_same_values_are_told(tmp_path: Path) -> None:
+    """Also of other types, and of a cell array beside its matrices."""
+    views = {"x": COLOUR, "y": COLOUR.astype(np.float32).astype(float), "z": np.floor(SHAPE)}
+    save_archive(tmp_path / "a.npz", **views, again=np.floor(SHAPE).astype(np.int32), far=SHAPE + 1)
+    found = ingest(tmp_path / "a.npz", tmp_path / "s.zarr").notes
+    assert [note for note in found if re.match(quotes("z", "again", "--view"), note)]
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from mscam_dask.errors import DataError
 _HEAD = 64
 _OF_CELLS = re.compile(r"(?<![^\W_])(mask|missing|observed|qc|flags?)(?![^\W\d_])", re.IGNORECASE)
 _FEW = 5  # rows that are in an order by chance
+_SHOWN = 3  # names of one kind in a message
 
 
 @dataclass
@@ -99,8 +100,21 @@ def contents_of(
         for name, view_type in found.view_types.items()
         if name in found.groups
     ]
-    views, left, others = _views_in(found, source, selection, may_be_labels, least_columns)
+    tables, left, others = _tables_in(found, source, selection, may_be_labels, least_columns)
     left = [*skipped, *left]
+    of_samples = {"labels": labels, "sample ids": sample_ids}
+    for what, values in of_samples.items() if source.samples_in == "rows" else ():
+        if values is not None and _are_columns(len(values), tables):
+            tables = {name: _turned(table) for name, table in tables.items()}
+            others |= _no_views(found, tables) if selection.views is None else {}
+            notes.append(
+                f"{source.path}: the samples of all views are their {len(values)} columns, as many as {what}."
+            )
+    types, file = found.view_types, str(source.path)
+    views = [
+        rows_of(table, name=name, view_type=types.get(name, "features"), file=file)
+        for name, table in tables.items()
+    ]
     have_views = any(
         kind.startswith(("struct", "cell")) or np.ndim(found.values[name]) > 2
         for name, kind in others.items()
@@ -138,14 +152,14 @@ def contents_of(
     )
 
 
-def _views_in(
+def _tables_in(
     found: Variables,
     source: Source,
     selection: Selection,
     may_be_labels: Collection[str],
     least_columns: int,
-) -> tuple[list[RowSource], list[str], dict[str, str]]:
-    """Views of a file, names of matrices that were not asked for, and the kinds of what can be no view."""
+) -> tuple[dict[str, Any], list[str], dict[str, str]]:
+    """Tables of the views of a file, names of matrices that were not asked for, and the kinds of what can be no view."""
     tables: dict[str, Any] = {}
     left, others, wanted = [], dict[str, str](), selection.views
     for name, value in found.values.items():
@@ -162,14 +176,19 @@ def _views_in(
             tables[name] = value.T if source.samples_in == "columns" else value
         else:
             others[name] = _describe(value)
-    for name, what in (_no_views(found, tables) if wanted is None else {}).items():
-        others[name] = f"{_describe(tables.pop(name))}, {what}; --view {name} if it is a view"
-    types, file = found.view_types, str(source.path)
-    views = [
-        rows_of(table, name=name, view_type=types.get(name, "features"), file=file)
-        for name, table in tables.items()
-    ]
-    return views, left, others
+    others |= _no_views(found, tables) if wanted is None else {}
+    return tables, left, others
+
+
+def _are_columns(n_samples: int, tables: Mapping[str, Any]) -> bool:
+    """Return whether samples can be the columns of all tables only, not their rows."""
+    have_rows = all(table.shape[0] == n_samples for table in tables.values())
+    return not have_rows and all(table.shape[1] == n_samples for table in tables.values())
+
+
+def _turned(table: Any) -> Any:
+    """The transpose of a table, in blocks of rows if it is a Dask array."""
+    return table.T.rechunk(("auto", -1)) if hasattr(table, "rechunk") else table.T
 
 
 def _are_named_ids(name: str, value: Any) -> bool:
@@ -237,8 +256,8 @@ def is_matrix(value: Any) -> bool:
     return is_numeric(value) and value.ndim == 2
 
 
-def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
-    """Matrices that are hardly views, and what they are: orders of samples, or marks of cells or of views."""
+def _no_views(found: Variables, tables: dict[str, Any]) -> dict[str, str]:
+    """Take matrices that are hardly views out of the tables, and say what they are: orders of samples, or marks of cells or of views."""
     shapes = Counter(table.shape for table in tables.values())
     kinds: dict[str, str] = {}
     marks: set[str] = set()
@@ -260,7 +279,11 @@ def _no_views(found: Variables, tables: Mapping[str, Any]) -> dict[str, str]:
     of_views = (
         "zeros and ones for each view; write rows of NaN for samples that a view does not have"
     )
-    return kinds | {name: of_views for name in sorted(marks) if tables[name].shape[1] == n_views}
+    kinds |= {name: of_views for name in sorted(marks) if tables[name].shape[1] == n_views}
+    return {
+        name: f"{_describe(tables.pop(name))}, {what}; --view NAME if it is a view"
+        for name, what in kinds.items()
+    }
 
 
 def _are_marks(table: Any, *, in_each_row: bool = False) -> bool:
@@ -288,7 +311,18 @@ def _describe(value: Any) -> str:
 
 
 def _listed(kinds: Mapping[str, str]) -> str:
-    return ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
+    """Names with their kinds; many of one kind in short."""
+    names_of: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        names_of.setdefault(kind, []).append(name)
+    parts = []
+    for kind, names in names_of.items():
+        shown = ", ".join(map(repr, names[:_SHOWN]))
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        parts.append(
+            f"{shown}{more} ({kind.replace('NAME', names[0]) if len(names) == 1 else kind})"
+        )
+    return ", ".join(parts)
 
 
 def _in_memory(values: Any) -> NDArray[Any]:

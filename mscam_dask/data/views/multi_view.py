@@ -48,7 +48,7 @@ class MultiViewData:
             if values is not None and len(values) != self.n_samples:
                 raise DataError(
                     f"Got {len(values)} {what} for {self.n_samples} samples (rows of the views "
-                    f"{list(self.view_names)}); there must be one per sample, or none at all."
+                    f"{list(self.view_names)}); there must be one per sample, or none at all.{self._turn(len(values))}"
                 )
         if self.sample_ids is not None:
             check_sample_ids(self.sample_ids, where="the data")
@@ -68,8 +68,7 @@ class MultiViewData:
             return
         remedy = (
             "Keep the samples that all views share, in the same order, or give rows of NaN for those that a view "
-            "does not have (frame.reindex(ids)); if columns are the samples, transpose the views (files: "
-            "samples_in='columns', --samples-in columns)."
+            f"does not have (frame.reindex(ids)).{self._turn(self.views[0].shape[1])}"
         )
         for count in counts.values():
             if all(count in view.shape for view in self.views):
@@ -83,6 +82,15 @@ class MultiViewData:
         raise DataError(
             f"The views have different numbers of samples ({listing}); every view must have "
             f"one row per sample. {remedy}"
+        )
+
+    def _turn(self, n_samples: int) -> str:
+        """Advice to transpose the views, if all have that many columns."""
+        if any(view.shape[1] != n_samples for view in self.views):
+            return ""
+        return (
+            f" All views have {n_samples} columns: if these are the samples, transpose the views (files: "
+            "samples_in='columns', --samples-in columns)."
         )
 
     @property

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -61,12 +62,41 @@ def ingested(path: Path, samples_in: Any = "rows", **options: Any) -> Ingested:
 def test_cells_with_the_same_labels_for_each_view(tmp_path: Path, truth: NDArray[Any]) -> None:
     views = cells(COLOUR.T, SHAPE.T)
     path = save_version_73(tmp_path / "a.mat", data=views, truelabel=cells(truth, truth))
-    with pytest.raises(DataError):
-        ingested(path)
     found = ingested(path, "columns")
     assert (found.views, found.labels) == (("data_0", "data_1"), TRUTH.tolist())
     assert found.tells(path, "'truelabel'", 2)
     assert ingested(path, "columns", views=["data_1"]).labels == TRUTH.tolist()
+
+
+@pytest.mark.parametrize(("save", "name"), [(save_archive, "a.npz"), (save_version_73, "a.mat")])
+@pytest.mark.parametrize("n_columns", [3, 4])
+def test_samples_are_the_columns_where_only_these_are_as_many_as_labels(
+    tmp_path: Path, save: Save, name: str, n_columns: int
+) -> None:
+    """Features as rows, as many in each view or not; orders of samples beside them as rows or as columns."""
+    views = {"colour": COLOUR, "shape": np.resize(SHAPE, (N, n_columns))}
+    orders = np.stack([np.arange(N)[::-1]] * 2, axis=1).astype(float)
+    turned = {name: view.T for name, view in views.items()}
+    path = save(tmp_path / name, **turned, gt=TRUTH[None], first=orders, second=orders.T)
+    found = ingested(path)
+    assert (found.views, found.labels) == (("colour", "shape"), TRUTH.tolist())
+    assert found.tells(path, N)
+    assert found.tells("first", "orders")
+    assert found.tells("second", "orders")
+    for view in open_store(path.with_suffix(".zarr")).views:
+        assert_array_equal(view.read(0, N), views[view.name])
+
+
+def test_some_views_with_samples_as_columns_are_refused(tmp_path: Path) -> None:
+    with raises(DataError, "shape", "samples_in='columns'"):
+        ingested(save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE.T, gt=TRUTH))
+
+
+def test_many_matrices_of_one_kind_that_are_no_views_are_named_in_short(tmp_path: Path) -> None:
+    orders = {f"split{index}": np.stack([np.arange(N)] * 2, axis=1) for index in range(20)}
+    assert ingested(save_archive(tmp_path / "a.npz", x=COLOUR, **orders)).tells(
+        "split0", "split2", "17 more", "orders"
+    )
 
 
 def test_cells_with_different_labels_are_not_chosen_from(tmp_path: Path) -> None:

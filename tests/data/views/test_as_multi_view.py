@@ -20,7 +20,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError, DataWarning
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.processes import printed
 from tests.synthetic import distances_between, values_of
 
@@ -293,6 +293,15 @@ def test_digest_depends_on_values_names_metrics_and_order_but_not_on_labels() ->
     assert len({base.digest(), *(other.digest() for other in others)}) == len(others) + 1
     labelled = MultiViewData((a, b), labels=np.arange(3), sample_ids=("x", "y", "z"))
     assert labelled.digest() == base.digest()
+
+
+def test_samples_may_be_the_columns_that_are_as_many_as_labels() -> None:
+    a, b, c = (ArrayRows(np.ones((3, d)), name) for name, d in [("a", 4), ("b", 5), ("c", 4)])
+    with raises(DataError, 4, "labels", 3, "4 columns", "samples_in='columns'"):
+        MultiViewData((a, c), labels=np.arange(4))
+    with raises(DataError, 4, "labels", 3) as caught:
+        MultiViewData((a, b), labels=np.arange(4))
+    assert "columns" not in str(caught.value)
 
 
 def test_heavy_packages_are_imported_only_when_needed() -> None:
