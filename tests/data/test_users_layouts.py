@@ -138,17 +138,22 @@ def test_places_and_values_of_a_sparse_matrix_are_refused(tmp_path: Path, by: in
     assert read(tmp_path, {"a.txt": counts.to_csv(index=False, header=False)}, (counts,)) == "right"
 
 
+@pytest.mark.parametrize("numbers_rows", [False, True])
+@pytest.mark.parametrize("as_text", ["{}", "{}.0"])
 @pytest.mark.parametrize("names", [("hospnr", "fallnr"), ("x", "y1"), ("x", "patient_id")])
 def test_equal_numbers_in_two_orders_under_two_names_are_refused(
-    tmp_path: Path, names: tuple[str, str]
+    tmp_path: Path, names: tuple[str, str], as_text: str, numbers_rows: bool
 ) -> None:
-    """Behind the features, where nothing says that they are ids."""
+    """Behind the features, where nothing says that they are ids, also beside row numbers."""
+    ids = [NUMBERS, [*map(as_text.format, NUMBERS)]]
     tables = [A.reset_index(drop=True), B.reset_index(drop=True)]
-    first, second = (f.assign(**{n: NUMBERS}) for f, n in zip(tables, names, strict=True))
-    second = second.iloc[ORDER]
-    files = {f"{k}.csv": f.to_csv(index=False) for k, f in (("a", first), ("b", second))}
+    first, second = (f.assign(**{n: i}) for f, n, i in zip(tables, names, ids, strict=True))
+    second = second.iloc[ORDER].reset_index(drop=True)
+    frames = (("a", first), ("b", second))
+    files = {f"{k}.csv": f.to_csv(index=numbers_rows) for k, f in frames}
     found = read(tmp_path, files, (first, second))
-    assert re.match(quotes("refused", "a.csv", "b.csv", repr(names[0])), found), found
+    named = "numbers its rows" if numbers_rows and names[1] == "patient_id" else repr(names[0])
+    assert re.match(quotes("refused", "a.csv", "b.csv", named), found), found
 
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.fields import are_counted
+from mscam_dask.data.readers.fields import are_counted, in_plain_spelling
 from mscam_dask.data.readers.labels import check_labels, labels_of_file
 from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
@@ -74,7 +74,7 @@ def gather(
     if joined is not None:
         first = next(item.where for item in loaded if item.sample_ids is not None)
         loaded = [_joined(item, joined, first) for item in loaded]
-    else:
+    if ids is None or are_counted(ids, in_order=False):  # which may number rows that moved
         check_order([(item.where, view) for item in loaded for view in item.views])
     if may_lack_views:
         there = {view.name for item in loaded for view in item.views}
@@ -224,7 +224,8 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
                 f"{first} numbers its rows in another order ({list(joined.ids[:3])}, ...), and {item.where} does not, so that its "
                 "rows may be in either. Write the numbers to both files, or to neither if row i is the same sample."
             )
-        if name := next(filter(None, (column_of_ids(v, joined.ids) for v in item.views)), ""):
+        plain = [*map(in_plain_spelling, joined.ids)]
+        if name := next(filter(None, (column_of_ids(v, plain) for v in item.views)), ""):
             told = f"Give it a name of ids, such as sample_id, or tell it in Python (Source(..., id_column={name!r}))"
             if not item.origin:  # an array
                 told = "Save it as a vector 'sample_ids' beside the other columns (numpy.savez)"

@@ -176,7 +176,7 @@ def _check_row_names(
 ) -> None:
     """Refuse names of rows in front of a column of ids, where decimal commas or blanks in ids make one field of two."""
     causes = {
-        ",": "a comma may be a decimal mark. Write decimal points",
+        ",": "a comma may be a decimal mark, or a part of text. Write decimal points, and quotes around such text",
         None: "ids may have blanks in them. Write quotes around ids",
     }
     is_of_ids = delimiter in causes and id_strength(columns[1]) == CERTAIN
