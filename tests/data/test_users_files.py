@@ -517,9 +517,10 @@ def test_distances_of_which_a_triangle_or_the_diagonal_is_blank(
     np.testing.assert_array_equal(view.read(0, 12), DISTANCES.to_numpy()[np.ix_(order, order)])
 
 
-@pytest.mark.parametrize("kind", PAIRWISE)
+@pytest.mark.parametrize("kind", [*PAIRWISE, "rounded"])
 def test_distances_that_are_read_as_features_are_named(tmp_path: Path, kind: str) -> None:
-    PAIRWISE[kind].to_csv(tmp_path / "d.csv")
+    rounded = DISTANCES + 1e-12 * STRICTLY_BELOW
+    PAIRWISE.get(kind, rounded).to_csv(tmp_path / "d.csv")
     try:
         said = " ".join(ingest(tmp_path / "d.csv", tmp_path / "s.zarr").notes)
     except DataError as error:
@@ -578,6 +579,20 @@ def test_arrays_of_objects_are_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text(csv_of(B))
     with raises(DataError, "y.npy", "Python objects", "astype(str)"):
         ingest(tmp_path / "b.csv", tmp_path / "s.zarr", labels=tmp_path / "y.npy")
+
+
+def test_names_of_columns_that_two_files_share_may_be_samples(tmp_path: Path) -> None:
+    """Such as genes on rows, below the same samples; not the names of a matrix of pairs."""
+    counts = table(12, 9, ids=[*"pqrstuvwxyz0"])
+    for name in "ab":
+        counts.to_csv(tmp_path / f"{name}.csv")
+    sources = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    notes = ingest(sources, tmp_path / "s.zarr").notes
+    assert [note for note in notes if "another file" in note and "--samples-in columns" in note]
+    for source in sources:
+        DISTANCES.to_csv(source)
+    notes = ingest(sources, tmp_path / "t.zarr", view_type="distance").notes
+    assert not [note for note in notes if "--samples-in" in note]
 
 
 @pytest.mark.parametrize(

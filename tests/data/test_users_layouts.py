@@ -173,7 +173,7 @@ def test_names_of_columns_are_those_of_the_rows_of_a_symmetric_table(
 
 
 @pytest.mark.parametrize(
-    "name", ["y", "Outcome", "cell_type_id", "predicted.label", "Survived", "batch"]
+    "name", ["y", "Outcome", "cell_type_id", "predicted.label", "Survived", "batch", "rep"]
 )
 def test_features_that_may_be_labels_are_told_by_their_names(tmp_path: Path, name: str) -> None:
     assert re.search(f"'{name}'.*--labels", notes_on(tmp_path, csv_of(A.assign(**{name: TYPES}))))

@@ -57,7 +57,7 @@ _SOME, _TOTAL_COLUMNS, _TOTAL_ROWS = 8, 3, 5  # of which no sample has the means
 _CLASSES, _SOME_ROWS, _HEAD_ROWS = 20, 64, 32
 _MAY_BE_LABELS = re.compile(
     r"(?<![^\W_])(y|label|class|clusters?|target|species|diagnosis|outcome|survived|subtype|category|group|condition|"
-    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion)|batch|site|plate|fold|split)(?![^\W_])",
+    r"(cell|tissue)?_?type|phenotype|status|predict(ed|ion)|batch|site|plate|fold|split|rep(licate)?|lane|run)(?![^\W_])",
     re.IGNORECASE,
 )
 _RISING = 3  # numbers that hardly rise by chance

@@ -6,7 +6,7 @@ import itertools
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -168,6 +168,19 @@ def id_columns(sources: Sequence[MayBeIds]) -> list[IdColumn | None]:
     _check_row_numbers(sources, found)
     _check_agreement(sources, found)
     return found
+
+
+def with_ids(archive: SourceContents, ids: IdColumn | None) -> SourceContents:
+    """An archive with one of its vectors as ids."""
+    names = [*archive.may_be_ids]
+    if not names:
+        return archive
+    if ids is None:
+        note, texts = f"left out {names}, which may be sample ids.", None
+    else:
+        texts = archive.may_be_ids[names[ids.position]]
+        note = f"{names[ids.position]!r} taken as sample ids ({ids.reason})."
+    return replace(archive, sample_ids=texts, notes=(*archive.notes, f"{archive.where}: {note}"))
 
 
 def _ids_of_others(source: MayBeIds, known: Sequence[tuple[MayBeIds, Column]]) -> IdColumn | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
     unlike_most,
 )
-from mscam_dask.data.readers.roles import IdColumn, MayBeIds, Table, id_columns
+from mscam_dask.data.readers.roles import IdColumn, MayBeIds, Table, id_columns, with_ids
 from mscam_dask.data.readers.table_rows import TableRows
 from mscam_dask.data.views.conversion import CERTAIN, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
@@ -64,6 +64,7 @@ _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
+_TURN = "if the other columns are the samples, set --samples-in columns"
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -73,7 +74,8 @@ def read_tables(
     """Read tables of the same samples, one view of each, and take the ids that they share with each other and with archives."""
     upright = [s for s in sources if isinstance(s, Table) and s.samples_in == "rows"]
     archives = [source for source in sources if isinstance(source, SourceContents)]
-    rows = {table: _rows_of(table, [*upright, *archives], selection) for table in upright}
+    others = {table: _names_of_others(table, [*upright, *archives]) for table in upright}
+    rows = {table: _rows_of(table, others[table], selection) for table in upright}
     may_be_ids: dict[SourceContents | Table, MayBeIds] = {
         table: MayBeIds.of_table(table, rows[table].texts) for table in upright
     }
@@ -83,43 +85,38 @@ def read_tables(
 
     def contents(source: SourceContents | Table) -> SourceContents:
         if isinstance(source, SourceContents):
-            return _with_ids(source, ids.get(source))
+            return with_ids(source, ids.get(source))
         if source.samples_in == "columns":
             return _on_columns(source, selection)
-        return _on_rows(source, rows[source], ids[source], selection)
+        found = _on_rows(source, rows[source], ids[source], selection)
+        names = [name.lower() for view in found.views for name in view.feature_names or ()]
+        theirs = others[source].difference(map(str.lower, found.sample_ids or ()))  # of pairs
+        if 2 * sum(name in theirs for name in names) < max(_SOME_SAMPLES, len(names)):
+            return found
+        note = f"{source.where}: names of columns are those of another file; {_TURN}."
+        return replace(found, notes=(*found.notes, note))
 
     return [*map(contents, sources)]
 
 
-def _with_ids(archive: SourceContents, ids: IdColumn | None) -> SourceContents:
-    """An archive with one of its vectors as ids."""
-    names = [*archive.may_be_ids]
-    if not names:
-        return archive
-    if ids is None:
-        note, texts = f"left out {names}, which may be sample ids.", None
-    else:
-        texts = archive.may_be_ids[names[ids.position]]
-        note = f"{names[ids.position]!r} taken as sample ids ({ids.reason})."
-    return replace(archive, sample_ids=texts, notes=(*archive.notes, f"{archive.where}: {note}"))
+def _names_of_others(table: Table, sources: Sequence[SourceContents | Table]) -> set[str]:
+    """Names of columns and vectors of other sources, in small letters."""
+    return {
+        name.lower()
+        for other in sources
+        if other is not table
+        for name in (other.columns if isinstance(other, Table) else other.may_be_ids)
+    }
 
 
-def _rows_of(
-    table: Table, sources: Sequence[SourceContents | Table], selection: Selection
-) -> TableRows:
-    """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
+def _rows_of(table: Table, elsewhere: Collection[str], selection: Selection) -> TableRows:
+    """Rows of a table: columns that have numbers, and as text those that may have ids or labels; `elsewhere` are names in other sources."""
     told = table.told_ids
     only_text = {*_label_columns(table, selection), *table.left_out}
     if told is not None:
         only_text.add(told.position)
     free = [place for place in range(len(table.columns)) if place not in only_text]
     only_text.update(place for place in free if table.head_of(place).is_text)
-    elsewhere = {
-        name.lower()
-        for other in sources
-        if other is not table
-        for name in (other.columns if isinstance(other, Table) else other.may_be_ids)
-    }
     numbers = [place for place in free if place not in only_text]
 
     def may_have_ids(place: int) -> bool:
@@ -189,7 +186,7 @@ def _on_rows(
         notes += _notes_of_long(table, values, named)
         if _is_axis(values):
             axis = f"column {named[0]!r} alone rises or falls from row to row, as an axis does"
-            notes.append(f"{axis}; if the other columns are the samples, set --samples-in columns.")
+            notes.append(f"{axis}; {_TURN}.")
     feature_names = table.names_of(features)
     sample_ids = None if own is None else tuple(own.texts)
     if feature_names == sample_ids and (filled := _mirrored(values)) is not None:
@@ -220,10 +217,7 @@ def _left_out(
         any(map(_FEATURE_IDS.search, (ids.name or "", *ids.texts[:1], *ids.texts[-1:])))
         or 2 * n_barcodes >= len(table.columns)
     ):
-        notes.append(
-            "each row taken as a sample; if the other columns are the samples, set --samples-in columns "
-            "(samples_in='columns')."
-        )
+        notes.append(f"each row taken as a sample; {_TURN} (samples_in='columns').")
     # columns in front that number the rows
     numbered = [0] if ids is not None and ids is rows.texts.get(0) and ids.numbers_rows else []
     for place, column in rows.texts.items():
