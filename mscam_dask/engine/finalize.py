@@ -263,9 +263,10 @@ def _embedded(stage: Stage, graph: Graph, state: LoopState, context: FitContext)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Tested:
-    """Points in which the clusters of a partition are tested, and the results."""
+    """Points in which the clusters of a partition are tested, its labels there, and the results."""
 
     points: Handle
+    labels: Handle
     borders: Handle
     views_agree: Handle
 
@@ -293,7 +294,7 @@ def submit_tests(stage: Stage, labels: Handle, points: Handle, context: FitConte
     ]
     tested = stage.submit(borders.joined_borders, clusters, parts, n_clusters, kind="borders")
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
-    return _Tested(points, tested, stage.submit(views_agree, graphs, points, own))
+    return _Tested(points, own, tested, stage.submit(views_agree, graphs, points, own))
 
 
 def choose_partition(
@@ -315,15 +316,13 @@ def choose_partition(
         return None, own
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
     cuts = [] if is_supported else _initial_cut(stage, context)
-    found = _better_candidate(stage, labels, own, graphs, cuts, context, is_supported=is_supported)
+    found = _better_candidate(stage, own, graphs, cuts, context, is_supported=is_supported)
     unit = None if is_supported or found is not None else unit_points(stage, prepared)
     if unit is not None:
         tested = submit_tests(stage, labels, unit, context)
         is_supported = stage.value(tested.borders).support
         graphs = [stage.submit(unit_graphs, view) for view in graphs]
-        found = _better_candidate(
-            stage, labels, tested, graphs, cuts, context, is_supported=is_supported
-        )
+        found = _better_candidate(stage, tested, graphs, cuts, context, is_supported=is_supported)
         if is_supported or found is not None:
             own = tested
     if found is None:
@@ -339,7 +338,6 @@ def choose_partition(
 
 def _better_candidate(
     stage: Stage,
-    labels: Handle,
     tested: _Tested,
     graphs: Sequence[Handle],
     cuts: list[Handle],
@@ -365,9 +363,8 @@ def _better_candidate(
             best_of_count = stage.submit(choice.best_by_p_value, points, linkages, cuts, n_clusters)
             count_labels = stage.item(best_of_count, 1)
         candidates.append([count_labels])
-    partitions: Any = [stage.submit(compared, labels, context.prepared.compared)]
-    for some in candidates:
-        partitions = stage.submit(operator.add, partitions, some, kind="partitions")
+    lists = [[tested.labels], *candidates]
+    partitions = stage.submit(functools.reduce, operator.add, lists, kind="partitions")
     if context.n_clusters_selection is not None:
         linkages = []  # more clusters were tried
     best = stage.value(
@@ -398,7 +395,6 @@ def submit_assessment(
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names, selection = compared_views(prepared.validation_views), context.n_clusters_selection
     agreement, graphs = prepared.scorer.view_agreement(names), prepared.scorer.graphs(names)
-    own = stage.submit(compared, labels, prepared.compared)
     by_rows = stage.item(labels, prepared.order.order)
     weights = [
         stage.submit(graph_update.row_weights_between, block, by_rows, n_clusters)
@@ -408,7 +404,7 @@ def submit_assessment(
         assessed,
         tested.borders,
         names,
-        stage.submit(agreement_with_clusters, graphs, own, n_clusters),
+        stage.submit(agreement_with_clusters, graphs, tested.labels, n_clusters),
         agreement,
         weights,
         tested.views_agree,
