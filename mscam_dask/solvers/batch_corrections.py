@@ -54,18 +54,17 @@ def view_correction(sums: GroupSums) -> tuple[BatchCorrection, Array]:
     W. E. Johnson, C. Li, A. Rabinovic, doi:10.1093/biostatistics/kxj037.
     """
     counts, n_batches = sums.counts, sums.counts.shape[1]
-    sizes, d = counts.sum(axis=0), sums.sums.shape[2]
-    variances = _variances(sums)
+    sizes, variances = counts.sum(axis=0), _variances(sums)
     tiny = np.finfo(np.float64).tiny
     pooled = np.maximum(sizes @ variances / sizes.sum(), tiny)
-    log_scales = np.zeros((n_batches, d))
+    free, ratios = sizes - np.count_nonzero(counts, axis=0), variances / pooled
+    varies = ratios > 1e-12
+    noise = np.where(varies, 0.5 / np.maximum(free, 1.0)[:, None], np.inf)
+    log_scales = _shrunk_logs(0.5 * np.log(np.where(varies, ratios, 1.0)), noise)
     for batch in range(n_batches):
-        free = sizes[batch] - np.count_nonzero(counts[:, batch])
-        if free < SMALLEST:
-            continue
-        found = _log_scales(variances[batch] / pooled, free)
-        if _has_scale(sums, batch, variances, pooled * np.exp(2.0 * found)):
-            log_scales[batch] = found
+        own = pooled * np.exp(2.0 * log_scales[batch])
+        if free[batch] < SMALLEST or not _has_scale(sums, batch, variances, own):
+            log_scales[batch] = 0.0
     log_scales -= (sizes / sizes.sum()) @ log_scales
     factors = np.exp(-log_scales)
     scaled = GroupSums(counts, sums.sums * factors, sums.squares * factors**2, sums.center)
@@ -175,19 +174,6 @@ def _variances(sums: GroupSums) -> Array:
     squares = sums.squares - np.sum(sums.sums**2 / np.maximum(sums.counts, 1.0)[..., None], axis=0)
     free = np.maximum(1.0, sums.counts.sum(axis=0) - np.count_nonzero(sums.counts, axis=0))
     return np.asarray(np.maximum(squares, 0.0) / free[:, None])
-
-
-def _log_scales(ratios: Array, free: float) -> Array:
-    """Logarithms (d,) of the scales of a batch from ratios of variances, shrunk to their mean, which columns without variance get."""
-    known = ratios > 1e-12
-    if not known.any():
-        return np.zeros_like(ratios)
-    logarithms = 0.5 * np.log(ratios[known])
-    mean, noise = logarithms.mean(), 0.5 / free
-    between = max(0.0, logarithms.var() - noise)
-    found = np.full_like(ratios, mean)
-    found[known] += (logarithms - mean) * (between / (between + noise))
-    return found
 
 
 def _has_scale(sums: GroupSums, batch: int, variances: Array, own: Array) -> bool:
