@@ -33,7 +33,6 @@ from mscam_dask.engine.prepare import (
     precompute_views,
     prepare_views,
 )
-from mscam_dask.engine.preprocessing_selection import selection_of
 from mscam_dask.engine.select import (
     Search,
     can_be_refined,
@@ -117,6 +116,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             known=known,
             distinct=distinct_samples(stage, data, equal),
         )
+        usable = tuple(candidate for candidate in search.candidates if precomputed.has(candidate))
+        search = dataclasses.replace(search, candidates=usable)
         if saved is not None:  # the events are those of the interrupted fit
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         search = select_n_clusters(precomputed, search, session)
@@ -178,7 +179,7 @@ def _initialize(
             chosen=chosen,
             max_iter=0 if start.spectrum is None else iteration_limit,
             seconds=seconds,
-            view_settings=selection_of(parameters, search.view_selections),
+            view_settings=search.view_records(parameters),
         ),
         n_clusters_selection=search.n_clusters_selection,
         count_labels=search.count_labels,
@@ -230,14 +231,14 @@ def _resume(
 
 def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session) -> Solution:
     """Return the solution with one cluster, or with as many clusters as samples."""
-    parameters = search.usable(precomputed)[0]
+    parameters = search.candidates[0]
     prepared = prepare_views(session.stage("trivial"), precomputed, parameters)
     context = FitContext(
         parameters=parameters,
         prepared=prepared,
         records=precomputed.records,
         n_neighbors=min(parameters.n_neighbors, precomputed.n_samples - 1),
-        selection=SettingsSelected(view_settings=selection_of(parameters, search.view_selections)),
+        selection=SettingsSelected(view_settings=search.view_records(parameters)),
         n_clusters_selection=search.n_clusters_selection,
         refines=False,
     )

@@ -39,8 +39,8 @@ from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-ViewSelection = tuple[ViewSettingsSelected, ...]
-"""Selected settings of each view."""
+ViewSelections = dict[tuple[ViewSettings, ...], tuple[ViewSettingsSelected, ...]]
+"""Records of the selected settings of each view, by these settings."""
 
 # The largest number of tasks that select settings in a round; the fewest views whose dense graphs of the sample are
 # summed by one task, and the most such tasks.
@@ -57,7 +57,7 @@ def select_view_settings(
     *,
     n_clusters: int,
     n_compared: int = SIZES.n_compared,
-) -> tuple[ViewSelection, ...]:
+) -> ViewSelections:
     """Select the settings of each view with the largest neighbor overlap with the other views.
 
     Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
@@ -88,11 +88,11 @@ def select_view_settings(
         max(choice.standardized for choice in of_view)
         for of_view in zip(*selections, of_many, strict=True)
     ]
-    found: dict[tuple[ViewSettings, ...], ViewSelection] = {}
+    found: ViewSelections = {}
     for choices in selections:
-        one = _view_selection(data.view_names, choices, uninformative, overlaps)
-        found.setdefault(_view_settings(one), one)
-    return tuple(found.values())
+        records = _records(data.view_names, choices, uninformative, overlaps)
+        found.setdefault(tuple(choice.settings for choice in choices), records)
+    return found
 
 
 def _neighbors_of_view(
@@ -212,12 +212,12 @@ def _drawn(n_samples: int, most: int, rng: np.random.Generator) -> NDArray[np.in
     return np.sort(rng.choice(n_samples, most, replace=False))
 
 
-def _view_selection(
+def _records(
     names: Sequence[str],
     choices: Sequence[Choice],
     uninformative: Sequence[int],
     overlaps: Sequence[float],
-) -> ViewSelection:
+) -> tuple[ViewSettingsSelected, ...]:
     return tuple(
         ViewSettingsSelected(
             view=name,
@@ -233,17 +233,13 @@ def _view_selection(
 
 
 def with_view_settings(
-    candidates: Sequence[Parameters],
-    selections: Sequence[ViewSelection],
-    *,
-    may_exclude_views: bool,
+    candidates: Sequence[Parameters], selections: ViewSelections, *, may_exclude_views: bool
 ) -> tuple[Parameters, ...]:
     """Return the candidates with the view settings of each selection in turn, without duplicates."""
     found = []
-    for selection in selections:
-        settings = _view_settings(selection)
+    for settings, records in selections.items():
         uninformative = tuple(
-            view for view, record in enumerate(selection) if not record.is_informative
+            view for view, record in enumerate(records) if not record.is_informative
         )
         for candidate in candidates:
             options = (uninformative, ()) if may_exclude_views else (candidate.exclude_views,)
@@ -252,18 +248,6 @@ def with_view_settings(
                 for excluded in options
             ]
     return tuple(dict.fromkeys(found))
-
-
-def selection_of(parameters: Parameters, selections: Sequence[ViewSelection]) -> ViewSelection:
-    """Return the selection that gave these parameters their view settings; empty if none did."""
-    for selection in selections:
-        if _view_settings(selection) == parameters.view_settings:
-            return selection
-    return ()
-
-
-def _view_settings(selection: ViewSelection) -> tuple[ViewSettings, ...]:
-    return tuple(ViewSettings(record.scale, record.alpha) for record in selection)
 
 
 # With fewer sampled rows, settings of an incomplete view are not compared.

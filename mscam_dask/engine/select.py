@@ -27,7 +27,7 @@ from mscam_dask.engine.graph import (
 )
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views, unit_points
 from mscam_dask.engine.preprocessing_selection import (
-    ViewSelection,
+    ViewSelections,
     select_view_settings,
     with_view_settings,
 )
@@ -39,7 +39,7 @@ from mscam_dask.solvers import choice, spectral_cut
 from mscam_dask.solvers.borders import JointPoints
 from mscam_dask.solvers.known_labels import UNKNOWN
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect, views_agree
-from mscam_dask.types.events import CandidateSettings, NClustersSelected
+from mscam_dask.types.events import CandidateSettings, NClustersSelected, ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.rules import RULES, SIZES
 
@@ -53,14 +53,15 @@ class Search:
     candidates: tuple[Parameters, ...]  # at least one
     choices: Choices
     init_labels: NDArray[np.int64] | None = None  # (n,) of an earlier fit, whose settings are kept
-    view_selections: tuple[ViewSelection, ...] = ()  # that gave the candidates their view settings
+    # that gave the candidates their view settings
+    view_selections: ViewSelections = dataclasses.field(default_factory=dict)
     n_clusters_selection: NClustersSelected | None = None  # that gave the candidates their number
     # partition of the compared samples whose borders gave this number
     count_labels: NDArray[np.int64] | None = None
 
-    def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
-        """Candidates without scalings that make all rows of a view equal."""
-        return [candidate for candidate in self.candidates if precomputed.has(candidate)]
+    def view_records(self, parameters: Parameters) -> tuple[ViewSettingsSelected, ...]:
+        """Records of the view settings of a candidate, if they were selected."""
+        return self.view_selections.get(parameters.view_settings or (), ())
 
 
 def select_preprocessing(
@@ -85,8 +86,9 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
     """Select the number of clusters, if there is a choice."""
     if not search.choices.n_clusters:
         return search
-    first = search.usable(precomputed)[0]
-    selection, count_labels = choose_count(session.stage("count"), precomputed, first)
+    selection, count_labels = choose_count(
+        session.stage("count"), precomputed, search.candidates[0]
+    )
     if precomputed.known is not None:
         selection = with_classes(selection, precomputed.known)
     candidates = tuple(
@@ -102,7 +104,7 @@ def select(
     precomputed: PrecomputedViews, search: Search, session: Session
 ) -> tuple[Initialization, list[CandidateSettings], int]:
     """Return the initialization with the best score, the records of all settings, and its position."""
-    candidates = search.usable(precomputed)
+    candidates = search.candidates
     if search.init_labels is not None:
         start = warm_start(session.stage("warm"), precomputed, candidates[0], search.init_labels)
         settings, chosen = [start.record(precomputed.names)], 0

@@ -183,7 +183,9 @@ def test_settings_without_unconfirmed_views_are_tried_first() -> None:
         for name in "abc"
     )
     given = Parameters(n_clusters=2, exclude_views=(0,))
-    tried = with_view_settings([given], [agreement], may_exclude_views=True)
+    settings: tuple[ViewSettings, ...] = (ViewSettings("unit", 1.0),) * 3
+    selections = {settings: agreement}
+    tried = with_view_settings([given], selections, may_exclude_views=True)
     assert [one.exclude_views for one in tried] == [(2,), ()]
-    (kept,) = with_view_settings([given], [agreement], may_exclude_views=False)
+    (kept,) = with_view_settings([given], selections, may_exclude_views=False)
     assert kept.exclude_views == (0,)

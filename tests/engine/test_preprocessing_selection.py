@@ -51,7 +51,7 @@ def selected(
         stage = Stage(executor, "views")
         records, *_ = select_view_settings(
             stage, data, options, seed, {}, n_clusters=n_clusters, **more
-        )
+        ).values()
     return records
 
 
