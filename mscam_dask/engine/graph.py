@@ -53,7 +53,7 @@ def a_step(
     """Submit the A-step, and gather the number of connected components of the graph, which follows `known` labels (n,)."""
     order = candidates.order
     parts = _graph_rows(
-        stage, candidates, known, summed, n_neighbors, data_weight, projected_weight
+        stage, candidates, known, n_neighbors, summed, data_weight, projected_weight
     )
     forests = stage.map(spanning_forest, parts)
     rows = parts
@@ -66,10 +66,10 @@ def _graph_rows(
     stage: Stage,
     candidates: Candidates,
     known: Handle | None,
-    summed: Sequence[Handle] | None,
     n_neighbors: int,
-    data_weight: float,
-    projected_weight: float,
+    summed: Sequence[Handle] | None = None,
+    data_weight: float = 1.0,
+    projected_weight: float = 0.0,
 ) -> list[Handle]:
     order = candidates.order
     known = None if known is None else stage.item(known, order.order)
@@ -129,7 +129,7 @@ def mean_of_view_graphs(stage: Stage, prepared: Prepared) -> list[Handle]:
             graphs.append([one.submit(view_graph, view.rows[0], k, known)])
             continue
         found = candidates_in_order(one, [view], order, prepared.parameters)
-        graphs.append(_graph_rows(one, found, known, None, k, 1.0, 0.0))
+        graphs.append(_graph_rows(one, found, known, k))
     weights = (1.0,) * len(graphs)
     return [stage.submit(mean_rows, list(blocks), weights) for blocks in zip(*graphs, strict=True)]
 
