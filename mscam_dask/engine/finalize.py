@@ -316,13 +316,13 @@ def choose_partition(
         return None, own
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
     cuts = [] if is_supported else _initial_cut(stage, context)
-    found = _better_candidate(stage, own, graphs, cuts, context, is_supported=is_supported)
+    found, search = _better_candidate(stage, own, graphs, cuts, context)
     unit = None if is_supported or found is not None else unit_points(stage, prepared)
     if unit is not None:
         tested = submit_tests(stage, labels, unit, context)
         is_supported = stage.value(tested.borders).support
         graphs = [stage.submit(unit_graphs, view) for view in graphs]
-        found = _better_candidate(stage, tested, graphs, cuts, context, is_supported=is_supported)
+        found, _ = _better_candidate(stage, tested, graphs, cuts, context, [search])
         if is_supported or found is not None:
             own = tested
     if found is None:
@@ -342,19 +342,19 @@ def _better_candidate(
     graphs: Sequence[Handle],
     cuts: list[Handle],
     context: FitContext,
-    *,
-    is_supported: bool,
-) -> Handle | None:
-    """Return the candidate of the compared samples that takes the place of a tested partition; None without.
+    earlier: Sequence[list[Any]] = (),
+) -> tuple[Handle | None, list[Any]]:
+    """Return the candidate of the compared samples that takes the place of a tested partition, None without, and the search.
 
-    `cuts` are the spectral cuts among which the best partition is searched, if the number of clusters was given.
+    `cuts` are the spectral cuts among which the best partition is searched, if the number of clusters was given; `earlier`
+    are the searches in other points that found none.
     """
     points, n_clusters = tested.points, context.parameters.n_clusters
     linkages: Any = stage.submit(choice.graph_linkages, graphs, n_clusters)
     candidates: list[Any] = [
         stage.submit(choice.candidate_partitions, points, linkages, n_clusters)
     ]
-    if not is_supported:
+    if not stage.value(tested.borders).support:
         of_points = stage.submit(choice.point_linkages, points)
         candidates.append(stage.submit(choice.candidate_partitions, points, of_points, n_clusters))
         linkages = stage.submit(operator.add, linkages, of_points, kind="linkages")
@@ -367,10 +367,12 @@ def _better_candidate(
     partitions = stage.submit(functools.reduce, operator.add, lists, kind="partitions")
     if context.n_clusters_selection is not None:
         linkages = []  # more clusters were tried
+    own, earlier = tested.borders, list(earlier)
     best = stage.value(
-        stage.submit(choice.best_by_borders, points, partitions, graphs, tested.borders, linkages)
+        stage.submit(choice.best_by_borders, points, partitions, graphs, own, linkages, earlier)
     )
-    return stage.item(partitions, best) if best else None
+    search = [points, graphs, linkages]
+    return stage.item(partitions, best) if best else None, search
 
 
 def _initial_cut(stage: Stage, context: FitContext) -> list[Handle]:

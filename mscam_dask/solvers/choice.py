@@ -173,16 +173,23 @@ def linkage_partition(one: Linkage, n_clusters: int, smallest: int) -> list[NDAr
     return [labels]
 
 
+Search = tuple[JointPoints, Sequence[ReferenceGraphs], Sequence[Linkage]]
+"""Points, the graphs of their views, and linkages, in which a better partition is searched."""
+
+
 def best_by_borders(
     points: JointPoints,
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
     own: Borders,
     linkages: Sequence[Linkage],
+    earlier: Sequence[Search] = (),
 ) -> int:
     """Position of the partition that takes the place of the first, which has its `own` borders; 0 if none.
 
     The linkages give partitions into one cluster more; there are none if the number of clusters was selected by borders.
+    If `earlier` searches in other points found none, the share of the first is the largest in any of the points, and the
+    partitions into one cluster more are those in all of them.
 
     A candidate must have no cluster of one sample, and keep as many clusters as the first when both are merged until all
     borders hold. The corrected level is the level divided by the number of candidates. A supported candidate is better in
@@ -203,7 +210,8 @@ def best_by_borders(
     Of several, supported ones come first, then those with most clusters left when they are merged until all borders hold,
     then those whose clusters are all large enough for a test, then those with the largest share.
     """
-    own_share = explained_share(views, partitions[0])
+    searches: list[Search] = [(points, views, linkages), *earlier]
+    own_share = max(explained_share(graphs, partitions[0]) for _, graphs, _ in searches)
     own_nats = own_share * entropy(partitions[0])
     are_separated = all(views_separate(points, partitions[0], own))
     n_stand = int(own.stand.sum())
@@ -211,7 +219,8 @@ def best_by_borders(
     @functools.cache
     def is_finest() -> bool:
         """Whether no partition into one cluster more has borders that all hold."""
-        return best_by_p_value(points, linkages, [], len(own.sizes) + 1)[0] > RULES.level
+        more = (best_by_p_value(each, trees, [], len(own.sizes) + 1) for each, _, trees in searches)
+        return all(p_value > RULES.level for p_value, _ in more)
 
     better = []
     for index, labels in enumerate(partitions[1:], start=1):

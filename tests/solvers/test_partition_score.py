@@ -18,6 +18,7 @@ from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import (
     Linkage,
+    Search,
     best_by_borders,
     best_by_p_value,
     candidate_partitions,
@@ -246,9 +247,10 @@ def best(
     views: list[ReferenceGraphs],
     c: int,
     linkages: Sequence[Linkage] = (),
+    earlier: Sequence[Search] = (),
 ) -> int:
     own = borders(points, partitions[0], c)
-    return best_by_borders(points, partitions, views, own, linkages)
+    return best_by_borders(points, partitions, views, own, linkages, earlier)
 
 
 def separated_pairs(points: JointPoints, labels: NDArray[np.int64], c: int) -> list[bool]:
@@ -323,6 +325,8 @@ def test_clusters_that_views_separate_give_way_to_borders_that_neighbors_explain
     noisy = np.where(draws, (truth + 1) % 3, truth)  # it does not explain nearly all
     assert best(points, [first, truth], graphs(noisy), 3) == 1
     assert best(points, [first, truth], graphs(first), 3) == 0
+    earlier: list[Search] = [(points, graphs(first), [])]  # whose neighbors explain the fit better
+    assert best(points, [first, truth], graphs(noisy), 3, earlier=earlier) == 0
 
 
 @pytest.mark.parametrize("sizes", [(150, 100, 50), (288, 6, 6)])
@@ -347,6 +351,8 @@ def test_clusters_hidden_by_a_factor_take_the_place_of_its_parts_unless_there_ar
         assert borders(points, clusters, c).of_several(1).p_values.max() <= 0.05
         assert (best(points, [parts, clusters], views, c, linkages) == 1) == (c == 3)
         assert best(points, [parts, clusters], views, c) == 1
+        found = best(points, [parts, clusters], views, c, earlier=[(points, views, linkages)])
+        assert (found == 1) == (c == 3)
 
 
 def test_clusters_with_few_samples_between_them_take_the_place_of_parts_of_a_cluster() -> None:
