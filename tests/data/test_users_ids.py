@@ -379,6 +379,26 @@ def test_numbers_of_rows_from_before_a_merge_are_no_features_or_told(
     assert [note for note in notes if repr(name) in note and what in note]
 
 
+@pytest.mark.parametrize("well", [[f"{r}{c:02d}" for r in "AB" for c in range(1, 7)], SHUFFLED])
+@pytest.mark.parametrize("names", [("id", "Sample"), ("Proband", "kennung")])
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_places_on_the_plates_of_two_files_are_no_ids(
+    tmp_path: Path, well: list[Any], names: tuple[str, str], place: int
+) -> None:
+    """Both files have the same places, but of other samples, and ids under two names."""
+    known = {}
+    for view, frame, name in zip("ab", (A, B.iloc[ORDER]), names, strict=True):
+        table = frame.rename_axis(name).reset_index()
+        table.insert(place, "Well", well)
+        table.to_csv(tmp_path / f"{view}.csv", index=False)
+        are_features = well == SHUFFLED
+        known[view] = table.drop(columns=[] if are_features else "Well").set_index(name)
+    sources = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    found = outcome(sources, known, tmp_path / "s.zarr")
+    is_asked = re.match(quotes("refused", "a.csv", "b.csv", "--id-column", "'Well'"), found)
+    assert found == "right" or (names[0] != "id" and is_asked), found
+
+
 @pytest.mark.parametrize("place", [2, 4])
 def test_an_only_column_of_numbers_that_differ_is_told_to_be_a_feature(
     tmp_path: Path, place: int

@@ -259,7 +259,8 @@ def notes_of_statistics(values: NDArray[Any], ids: Sequence[str], where: str) ->
         found += [
             row
             for row, rest in others
-            if row not in named and _is_statistic(values[row], rest, _STATISTICS[:2])
+            if row not in named
+            and _is_statistic(values[row], rest, _STATISTICS[:2], least=_TOTAL_COLUMNS)
         ]
     if found:
         first = min(found)
@@ -286,15 +287,17 @@ def unlike_most(names: Sequence[str], most: int = 2) -> list[int]:
     return [place for place, start in enumerate(starts) if start in few]
 
 
-def _is_statistic(own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str]) -> bool:
-    """Return whether a row has one kind of statistic of others, up to a small part of their spread."""
+def _is_statistic(
+    own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str], *, least: int = 1
+) -> bool:
+    """Return whether a row has one kind of statistic of others, in the columns (at least some) where they differ, up to a small part of their spread."""
     import pandas as pd
 
     with np.errstate(over="ignore", invalid="ignore"):
         frame = pd.DataFrame(others)
         spread = frame.std().to_numpy()
         differs = (spread > 0) & np.isfinite(spread) & ~np.isnan(own)
-        if not own[differs].any():
+        if np.count_nonzero(differs) < least or not own[differs].any():
             return False
         distances = np.abs(frame.loc[:, differs].agg([*kinds]).to_numpy() - own[differs])
         return bool((distances <= _ROUNDED * spread[differs]).all(axis=1).any())

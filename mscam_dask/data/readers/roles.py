@@ -223,10 +223,11 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
         if ids and source.told is None and source.is_table
     ]
     for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
-        by_key = {c.key: c for c in other.columns.values() if c is not other_ids}
-        for column in one.columns.values():
-            same = None if column.key is None or column is ids else by_key.get(column.key)
-            if same is None or _are_surer((ids, other_ids), (column, same)):
+        for column, same in itertools.product(one.columns.values(), other.columns.values()):
+            are_both = column.key is not None and column.key == same.key
+            are_both |= column.is_text and same.is_text and column.is_unique and same.is_unique
+            are_ids = column is ids or same is other_ids
+            if are_ids or not are_both or _are_surer((ids, other_ids), (column, same)):
                 continue
             by_ids, places = (
                 places_of(two.spellings, own.spellings)
@@ -282,32 +283,21 @@ def _unique(columns: Columns) -> dict[int, Column]:
 
 
 def _shared(sources: Sequence[MayBeIds], unique: Sequence[Columns]) -> dict[int, IdColumn]:
-    """Columns that several sources share by name and values, or by place and values.
+    """Columns that several sources share by values, and by name, by place or since all are called as ids are.
 
     Half of the values are enough, but not for a second column under names that differ, where small numbers of a
     feature may be the same by chance.
     """
-    holders: dict[str | None, list[tuple[int, int]]] = defaultdict(list)  # None: the first columns
-    for index, (source, columns) in enumerate(zip(sources, unique, strict=True)):
-        leading, others = source.leading, sorted(source.columns)[1:]
-        if leading and source.columns[leading[0]].numbers_rows:
-            leading += others[:1]
-        for position, column in columns.items():
-            if source.told is not None and position != source.told.position:
-                continue
-            stands_out = column.may_number_rows or not column.counts_rows  # ranks
-            if column.key is not None and (stands_out or column.strength):
-                holders[column.key].append((index, position))
-            if position in leading and stands_out:
-                holders[None].append((index, position))
+    holders = _holders(sources, unique)
 
-    def rank(name: str | None) -> tuple[bool, int, bool, int, int]:
+    def rank(name: str | int | None) -> tuple[bool, int, int, bool, bool, int]:
         held = [unique[index][place] for index, place in holders[name]]
         return (
             not all(column.numbers_rows for column in held),
             len({index for index, _ in holders[name]}),
-            name is not None,
             min(column.strength for column in held),
+            name is None,
+            isinstance(name, str),
             -min(place for _, place in holders[name]),
         )
 
@@ -325,6 +315,28 @@ def _shared(sources: Sequence[MayBeIds], unique: Sequence[Columns]) -> dict[int,
             if len(mine & theirs) >= least * min(len(mine), len(theirs)):
                 found[one[0]] = IdColumn(one[1], f"as in {sources[other[0]].where}")
     return found
+
+
+def _holders(
+    sources: Sequence[MayBeIds], unique: Sequence[Columns]
+) -> dict[str | int | None, list[tuple[int, int]]]:
+    """Sources and positions of columns of one name; under None those in front, under CERTAIN those called as ids are."""
+    holders: dict[str | int | None, list[tuple[int, int]]] = defaultdict(list)
+    for index, (source, columns) in enumerate(zip(sources, unique, strict=True)):
+        leading, others = source.leading, sorted(source.columns)[1:]
+        if leading and source.columns[leading[0]].numbers_rows:
+            leading += others[:1]
+        for position, column in columns.items():
+            if source.told is not None and position != source.told.position:
+                continue
+            stands_out = column.may_number_rows or not column.counts_rows  # ranks
+            if column.key is not None and (stands_out or column.strength):
+                holders[column.key].append((index, position))
+            if position in leading and stands_out:
+                holders[None].append((index, position))
+            if column.strength == CERTAIN and stands_out:
+                holders[CERTAIN].append((index, position))
+    return holders
 
 
 def _id_column(

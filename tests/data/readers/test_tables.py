@@ -140,6 +140,14 @@ def test_a_first_column_of_numbers_and_marks_is_no_id(tmp_path: Path) -> None:
     assert is_right(read(Source(path, comment="#")), None)
 
 
+def test_a_sample_with_the_usual_values_of_columns_that_hardly_vary_is_one(tmp_path: Path) -> None:
+    """Where too few columns vary to tell a row of means."""
+    whole = pd.DataFrame(1.5, index=[f"s{row}" for row in range(40)], columns=[*"abc"])
+    whole.iloc[-2:, 0] = 5.1e16, -4.7e16
+    whole.to_csv(tmp_path / "a.csv", index_label="id")
+    assert read(tmp_path / "a.csv")[1].sample_ids == tuple(whole.index)
+
+
 @pytest.mark.parametrize(
     ("name", "footer"),
     [
