@@ -88,8 +88,8 @@ def total_correction(
     near their maxima.
     """
     totals = rows.sum(axis=1)
-    known = totals > 0.0
-    logs, cells, batches = np.log(totals[known])[:, None], cells[known], batches[known]
+    some = totals > 0.0
+    logs, cells, batches = np.log(totals[some])[:, None], cells[some], batches[some]
     counts, sums = cell_sums(logs, cells, batches, n_cells, n_batches)
     means, effects = two_way(counts, sums)
     variance = np.mean((logs - means[cells] - effects[batches]) ** 2)

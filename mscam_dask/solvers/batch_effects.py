@@ -178,8 +178,8 @@ class OffsetPrices:
         """Sums of squares (V,) of residuals (m, q) in each view."""
         return sums_by_group(np.sum(residuals**2, axis=0), self.views, len(self.dims))
 
-    def known(self, absent: NDArray[np.bool_]) -> Array:
-        """Number (V,) of known scores in each view."""
+    def n_present(self, absent: NDArray[np.bool_]) -> Array:
+        """Number (V,) of scores of each view that are not absent."""
         return self.squares((~absent).astype(np.float64))
 
     def losses(self, offsets: Array, sizes: NDArray[Any]) -> Array:
@@ -274,7 +274,7 @@ def batch_cells(
         best,
         matched=_are_matched(best, likely, batches, price),
         view_variances=price.squares(filled.residuals(best))
-        / np.maximum(price.known(filled.absent), 1.0),
+        / np.maximum(price.n_present(filled.absent), 1.0),
         noise=noise,
     )
 
@@ -327,8 +327,8 @@ def _borders_of_cells(fit: BatchCells, white: _Scores) -> Borders:
 
 def _noise_of_scores(fit: BatchCells, filled: _Scores) -> Array:
     """Standard deviation (q,) of each score within the cells of a fit, not less than rounding."""
-    n_known = np.maximum(np.count_nonzero(~filled.absent, axis=0), 1)
-    variances = np.sum(filled.residuals(fit) ** 2, axis=0) / n_known
+    n_present = np.maximum(np.count_nonzero(~filled.absent, axis=0), 1)
+    variances = np.sum(filled.residuals(fit) ** 2, axis=0) / n_present
     within = filled.without(filled.means)
     eps, tiny = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
     rounding = eps * np.mean(within**2) + eps**2 * np.mean(filled.rows**2)
@@ -399,19 +399,19 @@ def fit_new_batch(
     """
     absent = np.isnan(scores)
     filled = np.where(absent, group_means(scores, np.zeros(len(scores), np.int64), 1), scores)
-    center, known = filled.mean(axis=0), np.maximum(price.known(absent), 1.0)
+    center, n_present = filled.mean(axis=0), np.maximum(price.n_present(absent), 1.0)
     clusters = _centers(filled, len(means))[0]
     residuals = np.where(absent, 0.0, filled - clusters[nearest_mean(filled, clusters)])
-    free = known * (1.0 - len(clusters) / len(scores))
+    free = n_present * (1.0 - len(clusters) / len(scores))
     tiny, eps = float(np.finfo(np.float64).tiny), np.finfo(np.float64).eps
     within = price.squares(residuals)
     noise = within / free / np.maximum(variances, tiny)
     varies = within > eps * price.squares(filled)  # by more than rounding
     found = []
-    for scales in (np.ones(len(known)), np.sqrt(np.where(varies, noise, 1.0))):
+    for scales in (np.ones(len(n_present)), np.sqrt(np.where(varies, noise, 1.0))):
         rows = center + (filled - center) / scales[price.views]
         cells, squares = _cells_of_batch(rows, absent, means, price)
-        loss = (known * varies) @ (np.log(np.maximum(squares, tiny)) + 2.0 * np.log(scales))
+        loss = (n_present * varies) @ (np.log(np.maximum(squares, tiny)) + 2.0 * np.log(scales))
         found.append((float(loss), cells, scales))
     without, scaled = found
     return (scaled if scaled[0] + _LIKELY < without[0] else without)[1:]
@@ -439,10 +439,10 @@ def _cells_of_batch(
 
 
 def group_means(rows: Array, groups: Labels, n_groups: int) -> Array:
-    """Mean (G, q) of the known values of each group, 0 where there are none."""
-    known = ~np.isnan(rows)
-    sums = sums_by_group(np.where(known, rows, 0.0), groups, n_groups)
-    counts = sums_by_group(known, groups, n_groups)
+    """Mean (G, q) of the values of each group that are not NaN, 0 where there are none."""
+    is_there = ~np.isnan(rows)
+    sums = sums_by_group(np.where(is_there, rows, 0.0), groups, n_groups)
+    counts = sums_by_group(is_there, groups, n_groups)
     return np.asarray(sums / np.maximum(counts, 1.0))
 
 
