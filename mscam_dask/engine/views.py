@@ -116,7 +116,7 @@ def ridge_view_of(found: FactoredView, alpha: float) -> RidgeView:
 def with_encoder(source: RowSource, found: FactoredView, alpha: float) -> RidgeView:
     """Ridge view with all loadings of its encoder."""
     view = with_loadings(found.view, cache_chunks(source).read)
-    return ridge_view_of(dataclasses.replace(found, view=view), alpha)
+    return ridge_view(view, alpha=alpha, present=found.present)
 
 
 def encoder_of(source: RowSource, found: FactoredView, alpha: float) -> Encoder:
