@@ -484,9 +484,7 @@ def _candidate_offsets(
     """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups and the price."""
     offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
     distances = np.stack([squared_distances(own - offset, base).min(axis=1) for offset in offsets])
-    # clusters of one batch only are far from all others, by whatever distance
-    most = np.median(distances)
-    coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
+    coarse = np.argsort(distances @ sizes, kind="stable")[:_N_COARSE]
     joint = np.concatenate([weights, sizes])
     losses = []
     for offset in offsets[coarse]:
