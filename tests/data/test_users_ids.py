@@ -399,6 +399,21 @@ def test_places_on_the_plates_of_two_files_are_no_ids(
     assert found == "right" or (names[0] != "id" and is_asked), found
 
 
+@pytest.mark.parametrize(
+    "ids", [TEXTS, NUMBERS, ["12e45678", *(f"{row:06x}ab" for row in range(11))]]
+)
+def test_a_shared_column_behind_row_numbers_of_some_of_the_rows_has_the_ids(
+    tmp_path: Path, ids: list[Any]
+) -> None:
+    frames = {"a": A.set_axis(ids).iloc[:10], "b": B.set_axis(ids).iloc[ORDER[:9]]}
+    for name, frame in frames.items():
+        frame.reset_index(names="V1").set_axis(range(1, len(frame) + 1)).to_csv(tmp_path / name)
+    kept = [str(item) for item in ids if item in frames["a"].index and item in frames["b"].index]
+    known = {name: frame.rename(index=str).loc[kept] for name, frame in frames.items()}
+    sources = [tmp_path / name for name in frames]
+    assert outcome(sources, known, tmp_path / "s.zarr", join="inner") == "right"
+
+
 @pytest.mark.parametrize("place", [2, 4])
 def test_an_only_column_of_numbers_that_differ_is_told_to_be_a_feature(
     tmp_path: Path, place: int

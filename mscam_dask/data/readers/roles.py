@@ -186,10 +186,13 @@ def with_ids(archive: SourceContents, ids: IdColumn | None) -> SourceContents:
 def _ids_of_others(source: MayBeIds, known: Sequence[tuple[MayBeIds, Column]]) -> IdColumn | None:
     """The column with half of the ids of another source, under their name or in front; those missing or repeated are refused later."""
     for (other, ids), (place, column) in itertools.product(known, source.columns.items()):
-        is_first = place in source.leading and not ids.counts_rows and column.mostly_differs
-        if is_first or (column.key is not None and column.key == ids.key):
+        is_first = place in source.leading and column.mostly_differs
+        is_first &= not (ids.counts_rows and source.is_table)
+        are_named = column.key is not None and column.key == ids.key
+        if is_first or are_named:
             own, theirs = {*column.spellings}, {*ids.spellings}
             n_least = min(len(own), len(theirs)) if column.mostly_differs else len(theirs)
+            n_least *= 2 if ids.counts_rows and not are_named else 1  # all of them
             if 2 * len(own & theirs) >= n_least:
                 return IdColumn(place, f"as in {other.where}")
     return None
@@ -292,11 +295,12 @@ def _shared(sources: Sequence[MayBeIds], unique: Sequence[Columns]) -> dict[int,
 
     def rank(name: str | int | None) -> tuple[bool, int, int, bool, bool, int]:
         held = [unique[index][place] for index, place in holders[name]]
+        number_rows = [column.numbers_rows for column in held]
         return (
-            not all(column.numbers_rows for column in held),
+            not all(number_rows),
             len({index for index, _ in holders[name]}),
             min(column.strength for column in held),
-            name is None,
+            name is None and not any(number_rows),
             isinstance(name, str),
             -min(place for _, place in holders[name]),
         )
@@ -334,7 +338,7 @@ def _holders(
                 holders[column.key].append((index, position))
             if position in leading and stands_out:
                 holders[None].append((index, position))
-            if column.strength == CERTAIN and stands_out:
+            if column.strength == CERTAIN and not (column.may_number_rows or column.counts_rows):
                 holders[CERTAIN].append((index, position))
     return holders
 
