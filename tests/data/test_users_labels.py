@@ -64,6 +64,17 @@ def test_a_first_line_with_a_sample_id_is_no_header_of_labels(tmp_path: Path) ->
     assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
 
 
+@pytest.mark.parametrize("header", [["kind,id"], []])
+def test_numbers_in_front_of_ids_are_labels(tmp_path: Path, header: list[str]) -> None:
+    """A first line with a sample id names no columns, also where numbers are like names."""
+    kinds = [0, 1, 2] * 4
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    lines = [f"{kind},{item}" for kind, item in zip(kinds, A.index, strict=True)]
+    (tmp_path / "kinds.csv").write_text("\n".join([*header, *lines]))
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+    assert open_store(tmp_path / "s").labels.tolist() == kinds
+
+
 def test_labels_of_numbered_patients_are_not_taken_by_row(tmp_path: Path) -> None:
     """P07 is 7, not the seventh row."""
     (tmp_path / "a.csv").write_text(csv_of(A.iloc[ORDER]))

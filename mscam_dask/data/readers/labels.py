@@ -123,9 +123,8 @@ def _labels_and_ids(
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
             return load_npy(Source(file)), None
     known, plain = {*sample_ids}, {*map(in_plain_spelling, sample_ids)}
-    table, columns = _texts(file)
-    if table.has_header and not known.isdisjoint(table.columns):
-        table, columns = _texts(file, header=False)
+    first = table_of(Source(file, header=False)).head[:1]
+    table, columns = _texts(file, header=False if any(map(known.intersection, first)) else None)
     places = range(len(columns))
     if len(columns) == 1:
         return parsed_labels(columns[0].texts), None
