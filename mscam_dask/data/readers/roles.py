@@ -228,7 +228,7 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
     for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
         for column, same in itertools.product(one.columns.values(), other.columns.values()):
             are_both = column.key is not None and column.key == same.key
-            are_both |= column.is_text and same.is_text and column.is_unique and same.is_unique
+            are_both |= column.is_unique and same.is_unique
             are_ids = column is ids or same is other_ids
             if are_ids or not are_both or _are_surer((ids, other_ids), (column, same)):
                 continue
@@ -338,7 +338,7 @@ def _holders(
                 holders[column.key].append((index, position))
             if position in leading and stands_out:
                 holders[None].append((index, position))
-            if column.strength == CERTAIN and not (column.may_number_rows or column.counts_rows):
+            if column.strength and not (column.may_number_rows or column.counts_rows):
                 holders[CERTAIN].append((index, position))
     return holders
 
