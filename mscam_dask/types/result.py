@@ -338,11 +338,11 @@ class Borders:
 
     @property
     def support(self) -> bool:
-        """Whether all borders hold once few samples are merged: at most 5 %, with at least two and half of the clusters left."""
+        """Whether all borders hold once few samples are merged: at most 5 %, with two and more than half of the clusters left."""
         left = np.zeros(self.n_supported)
         np.maximum.at(left, self.merged, self.sizes)  # the largest of those that are merged stays
         is_few = self.sizes.sum() - left.sum() <= RULES.level * self.sizes.sum()
-        return bool(is_few and len(left) > 1 and 2 * len(left) >= len(self.sizes))
+        return bool(is_few and len(left) > 1 and 2 * len(left) > len(self.sizes))
 
     @property
     def unseparated(self) -> list[tuple[int, int]]:

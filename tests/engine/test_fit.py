@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import pickle
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +20,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.prepare import prepare_views
+from mscam_dask.engine.prepare import Prepared
 from mscam_dask.solvers.ridge_view import MAX_EXACT_GRAM
 from mscam_dask.types.events import (
     FitEvent,
@@ -268,20 +268,24 @@ def test_no_task_changes_what_it_was_given(
     assert executor.n_tasks > 50
 
 
-def test_settings_that_lose_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+class Counting(SerialExecutor):
+    """Counts the prepared settings that are held whenever partitions are scored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[int] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Any:
+        if key.startswith("partition_scores/setting"):
+            self.held.append(sum(isinstance(one, Prepared) for one in gc.get_objects()))
+        return super().submit(function, *args, key=key)
+
+
+def test_settings_that_lose_are_freed() -> None:
     """Beside the best one, those are held for which the driver waits, and the next one."""
-    prepared: list[weakref.ref[Any]] = []
-    held = []
-
-    def watched(*args: Any, **more: Any) -> Any:
-        found = prepare_views(*args, **more)
-        prepared.append(weakref.ref(found))
-        held.append(sum(one() is not None for one in prepared))
-        return found
-
-    monkeypatch.setattr("mscam_dask.engine.select.prepare_views", watched)
     (view, *_), _ = gaussian_views(1, n_samples=90, spread=0.7)
     asked = [Parameters(n_clusters=3, n_neighbors=k, max_iter=1) for k in range(4, 12)]
-    solution = run_fit(as_multi_view([view]), asked, SerialExecutor())
-    assert len(solution.settings) == len(held) == 8
-    assert max(held) == 4
+    executor = Counting()
+    solution = run_fit(as_multi_view([view]), asked, executor)
+    assert len(solution.settings) == len(executor.held) == 8
+    assert max(executor.held) == 4
