@@ -70,6 +70,11 @@ class MultiViewData:
             "Keep the samples that all views share, in the same order, or give rows of NaN for those that a view "
             f"does not have (frame.reindex(ids)).{self._turn(self.views[0].shape[1])}"
         )
+        if min(Counter(counts.values()).values()) > 1:
+            remedy = (
+                "If the views are of several parts, such as training and test samples, read the views of one part (--view NAME for "
+                "each)."
+            )
         for count in counts.values():
             if all(count in view.shape for view in self.views):
                 turned = [view.name for view in self.views if view.shape[0] != count]

@@ -295,6 +295,12 @@ def test_digest_depends_on_values_names_metrics_and_order_but_not_on_labels() ->
     assert labelled.digest() == base.digest()
 
 
+def test_views_of_training_and_of_test_samples_are_told_apart() -> None:
+    sizes = {"x_train": (6, 3), "x_test": (2, 3), "y_train": (6, 5), "y_test": (2, 5)}
+    with raises(DataError, "'x_test': 2", "'y_train': 6", "training", "--view"):
+        MultiViewData(tuple(ArrayRows(np.ones(shape), name) for name, shape in sizes.items()))
+
+
 def test_samples_may_be_the_columns_that_are_as_many_as_labels() -> None:
     a, b, c = (ArrayRows(np.ones((3, d)), name) for name, d in [("a", 4), ("b", 5), ("c", 4)])
     with raises(DataError, 4, "labels", 3, "4 columns", "samples_in='columns'"):
