@@ -205,15 +205,14 @@ class Assessment:
             )
         pairs = [f"{names[i]} and {names[j]}" for i, j in borders.unseparated[:_NAMED]]
         missing = f"there is no border with fewer samples between clusters {_listed(pairs, ' or ')}"
-        if not stand:
-            nothing = f"no cluster is separated from all others: {missing}"
-            if not self.n_tried:
-                return nothing
-            return (
-                f"{nothing}. The number of clusters was selected by the borders of another partition, "
-                "which has less support than the choice among several partitions requires"
-            )
-        return f"{len(stand)} of {len(names)} clusters are separated from all others: {missing}"
+        found = f"{len(stand)} of {len(names)} clusters are" if stand else "no cluster is"
+        message = f"{found} separated from all others: {missing}"
+        if not self.n_tried:
+            return message
+        return (
+            f"{message}. The number of clusters was selected by the borders of another partition, which does not "
+            "meet all conditions of the choice among partitions"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
