@@ -31,6 +31,7 @@ TEXTS = [f"P{row:02d}" for row in range(1, 13)]
 NUMBERS = [1000234, 1000017, 1000999, 1000501, 1000402, 1000333, *range(1000100, 1000700, 100)]
 ORDER = np.array([7, 2, 11, 0, 9, 5, 1, 10, 3, 8, 6, 4])
 A, B = table(), table(n_features=3, prefix="b")
+DISTANCES = pd.DataFrame(np.abs(A.to_numpy()[:, :1] - A.to_numpy()[:, 0]), A.index, A.index)
 
 
 def csv_of(frame: pd.DataFrame, id_header: str = "id", **options: Any) -> str:

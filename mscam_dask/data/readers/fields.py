@@ -290,7 +290,7 @@ def unlike_most(names: Sequence[str], most: int = 2) -> list[int]:
 def _is_statistic(
     own: NDArray[Any], others: NDArray[Any], kinds: Sequence[str], *, least: int = 1
 ) -> bool:
-    """Return whether a row has one kind of statistic of others, in the columns (at least some) where they differ, up to a small part of their spread."""
+    """Return whether a row has one kind of statistic of others, up to a small part of their spread, in the columns where they differ, if there are enough."""
     import pandas as pd
 
     with np.errstate(over="ignore", invalid="ignore"):
@@ -351,7 +351,7 @@ def notes_of_keys(values: NDArray[Any], names: Sequence[str], *, have_ids: bool)
     places = np.flatnonzero(are_keys).tolist()
     if have_ids:
         counts = [names[at] for at in places if are_counts(values[:, at])]
-        note = f"column(s) {listed(counts)} number the rows in an order, taken as features; drop them unless they are ranks."
+        note = f"column(s) {listed(counts)} number the rows in some order, and are taken as features; drop them unless they are ranks."
         return [note] if 0 < 2 * len(counts) < len(names) else []
     if len(places) != 1 or not tell_rows_apart(values[:, places[0]].tolist()):
         return []
