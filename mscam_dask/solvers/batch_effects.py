@@ -22,7 +22,7 @@ from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments,
 from mscam_dask.solvers.borders import JointPoints, borders
 from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
-from mscam_dask.solvers.ridge_view import Encoder, view_svd, with_loadings
+from mscam_dask.solvers.ridge_view import Encoder, view_directions, with_loadings
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
 from mscam_dask.types.result import Borders
@@ -39,6 +39,9 @@ SMALLEST = 5
 
 # Columns of a view in which neighbors are searched for the share of batches among them.
 _MAX_COLUMNS = 1024
+
+# Samples whose neighbors are searched for this share, and the seed that draws them: evenly spaced ones may be of one kind.
+_N_ASKED, _SEED = 250, 0
 
 # Offsets of two batches, of all pairs of their cells, that are tried by their cells, then by all samples.
 _N_COARSE, _N_FINE = 40, 3
@@ -123,7 +126,7 @@ def score_encoder(
     def read(start: int, stop: int) -> Array:
         return within[start:stop]
 
-    found = view_svd(read, shape, scale="standard", name=name)
+    found = view_directions(read, shape, scale="standard", name=name)
     s2 = found.basis.singular_values_squared
     rank, noise = signal_rank(s2, n, d)
     rank = min(max(rank, n_cells), len(s2), MAX_SCORES)
@@ -553,12 +556,15 @@ def two_way(counts: Array, sums: Array) -> tuple[Array, Array]:
 
 
 def same_batch_share(rows: Array, batches: Labels) -> float:
-    """Share of the nearest neighbors of rows (m, d), by standardized columns, that are of their batch."""
+    """Share of the nearest neighbors of some rows of (m, d), by standardized columns, that are of their batch."""
+    order = np.random.default_rng(_SEED).permutation(len(rows))
     columns = np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _MAX_COLUMNS)).astype(np.int64)
-    rows = rows[:, columns]
+    rows, batches = rows[np.ix_(order, columns)], batches[order]
     points = fit_transform_from_moments("standard", ColumnMoments.from_rows(rows)).apply(rows)
-    neighbors = nearest_neighbors(points, min(CONSTANTS.validation_neighbors, len(rows) - 1))[0]
-    return float(np.mean(batches[neighbors] == batches[:, None]))
+    n_neighbors = min(CONSTANTS.validation_neighbors, len(rows) - 1)
+    n_asked = min(len(rows), _N_ASKED)
+    neighbors = nearest_neighbors(points, n_neighbors, row_stop=n_asked)[0]
+    return float(np.mean(batches[neighbors] == batches[:n_asked, None]))
 
 
 def expected_share(cells: Labels, batches: Labels) -> float:

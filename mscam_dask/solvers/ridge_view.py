@@ -208,10 +208,22 @@ def view_svd(
     dtype: type[np.floating[Any]] = np.float64,
     max_rank: int | None = None,
 ) -> ViewSVD:
-    """Thin SVD X = Q S Vᵀ of a scaled and centered view; DataError if all its rows are equal.
+    """Thin SVD X = Q S Vᵀ of a scaled and centered view, with Q in `dtype`; otherwise as `view_directions`."""
+    view = view_directions(read, shape, scale=scale, name=name, max_rank=max_rank)
+    if view.basis.vectors.size:
+        vectors = view.basis.vectors.astype(dtype, copy=False)
+    else:
+        vectors = project_rows(read, 0, shape.n_samples, view.encoder, dtype)
+    return dataclasses.replace(view, basis=dataclasses.replace(view.basis, vectors=vectors))
+
+
+def view_directions(
+    read: RowReader, shape: ViewShape, *, scale: Scale, name: str, max_rank: int | None = None
+) -> ViewSVD:
+    """S and V of a view, with Q only where it is found before V; DataError if all rows are equal.
 
     Distance views become the kernel exp(−D / mean D), kernel views are used as they are, both centered in feature space.
-    All in float64, Q in `dtype`. Only the `max_rank` directions of largest s² are kept, and then of a view with more
+    All in float64. Only the `max_rank` directions of largest s² are kept, and then of a view with more
     than `MAX_EXACT_GRAM` rows and columns no Gram matrix or kernel is decomposed; the unit of s² is its mean over all.
     """
     n, d = shape.n_samples, shape.n_features
@@ -227,14 +239,11 @@ def view_svd(
         else:
             found = _strongest(read, shape, transform, max_rank or d)
     view = found.without_rows(n, name=name, scale=scale, max_rank=max_rank)
-    left = None
-    if found.vectors is not None:
-        vectors = found.vectors[:, : view.basis.rank]
-        left = vectors if view.encoder.loadings.shape[1] == 0 else None
-        vectors = vectors.astype(dtype, copy=False)
-    else:
-        vectors = project_rows(read, 0, n, view.encoder, dtype)
-    return ViewSVD(Basis(vectors, view.basis.singular_values_squared), view.encoder, left)
+    if found.vectors is None:
+        return view
+    vectors = found.vectors[:, : view.basis.rank]
+    left = vectors if view.encoder.loadings.shape[1] == 0 else None
+    return ViewSVD(dataclasses.replace(view.basis, vectors=vectors), view.encoder, left)
 
 
 def with_loadings(view: ViewSVD, read: RowReader, rank: int | None = None) -> ViewSVD:
