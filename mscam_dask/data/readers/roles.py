@@ -227,10 +227,13 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
     ]
     for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
         for column, same in itertools.product(one.columns.values(), other.columns.values()):
-            are_both = column.key is not None and column.key == same.key
-            are_both |= column.is_unique and same.is_unique
-            are_ids = column is ids or same is other_ids
-            if are_ids or not are_both or _are_surer((ids, other_ids), (column, same)):
+            are_named = column.key is not None and column.key == same.key
+            is_of_ids = column is ids, same is other_ids
+            if all(is_of_ids) or (any(is_of_ids) and not are_named):
+                continue
+            are_both = are_named or (column.is_unique and same.is_unique)
+            surer = (column, same) if any(is_of_ids) else (ids, other_ids)
+            if not are_both or _are_surer(surer, (column, same), are_named=any(is_of_ids)):
                 continue
             by_ids, places = (
                 places_of(two.spellings, own.spellings)
@@ -239,15 +242,19 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
             n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
             is_shared = 2 * n_shared >= min(len(column.texts), len(same.texts))
             if is_shared and 2 * n_ids >= n_shared and ((by_ids != places) & (places >= 0)).any():
+                found = other_ids if column is ids else ids
                 raise DataError(
-                    f"{one.where} and {other.where}: columns {ids.name!r} and {column.name!r} are in both, and match the "
-                    f"samples in different ways. Set id_column={ids.name!r} or id_column={column.name!r} (--id-column), or "
-                    "their position (0, 1, ...) where they have no name."
+                    f"{one.where} and {other.where}: columns {found.name!r} and {column.name!r} match the samples in different "
+                    f"ways. Set id_column={found.name!r} or id_column={column.name!r} (--id-column), or their position (0, 1, ...) "
+                    "where they have no name; take one that is in all files."
                 )
 
 
-def _are_surer(ids: Sequence[Column], others: Sequence[Column]) -> bool:
-    """Return whether columns have ids rather than others, which have no or weaker names of ids, or number the rows."""
+def _are_surer(ids: Sequence[Column], others: Sequence[Column], *, are_named: bool) -> bool:
+    """Return whether columns have ids rather than others, which have no or weaker names of ids, or number the rows.
+
+    `are_named` says that others have the name of the ids of one table.
+    """
     own, other = (
         max(0 if column.may_number_rows else column.strength for column in columns)
         for columns in (ids, others)
@@ -255,7 +262,7 @@ def _are_surer(ids: Sequence[Column], others: Sequence[Column]) -> bool:
     if all(column.may_number_rows and column.is_key for column in (*ids, *others)):
         return False  # one was written before rows moved or went
     return own > other or any(
-        not column.is_unique
+        (not column.is_unique and not are_named)
         or column.has_decimals
         or (column.numbers_rows and (column.counts_rows or are_rising(column.texts)))
         for column in others
