@@ -82,7 +82,13 @@ def gather(
     chosen = _choose(loaded, named, found)
     more: tuple[str, ...] = ()
     if isinstance(others, Path):
-        others, more = labels_of_file(others, ids, chosen[0].shape[0])
+        keys = {
+            name
+            for item in found
+            for name, texts in item.may_be_ids.items()
+            if texts != item.sample_ids
+        }
+        others, more = labels_of_file(others, ids, chosen[0].shape[0], other_keys=keys)
     codes, names = _agreed(loaded, joined=join is not None)
     if others is not None:
         codes, names = encode_labels(others)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,19 @@ def labels_of_file(
     *,
     may_be_missing: bool = False,
     what: str = "labels",
+    other_keys: Collection[str] = (),
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels (n,) of a separate file, by sample id if it has ids, else row by row, and notes on `what` they are.
 
-    Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing.
+    Labels of samples that the file lacks, or whose cells are empty, are NaN or empty text, if they may be missing. A file by
+    one of `other_keys`, columns of the data with the same ids in another order, is refused.
     """
-    labels, ids = _labels_and_ids(file, sample_ids or ())
+    labels, ids, key = _labels_and_ids(file, sample_ids or ())
+    if key is not None and key in other_keys:
+        raise DataError(
+            f"{file} has {what} by {key!r}, a column of the data whose sample ids are in another one. Take it as theirs "
+            f"(--id-column {shlex.quote(key)}), or give the {what} by their ids."
+        )
     if (ids is None or not may_be_missing) and tell_rows_apart(np.ravel(labels).tolist()):
         raise DataError(
             f"{file}: all of its {len(labels)} {what} differ, the first is {str(labels[0])!r}; several samples have to share one. "
@@ -112,8 +120,8 @@ def check_labels(labels: NDArray[Any], where: str) -> None:
 
 def _labels_and_ids(
     file: Path, sample_ids: Sequence[str]
-) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Labels in a .npy file, or in a table with a column of labels, maybe beside one of ids.
+) -> tuple[NDArray[Any], tuple[str, ...] | None, str | None]:
+    """Labels, ids and the name of their column, in a .npy file, or in a table with a column of labels, maybe beside one of ids.
 
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
     "T cell" is one label. The column that has most of its values from `sample_ids` has the ids; numbers of rows without
@@ -121,13 +129,13 @@ def _labels_and_ids(
     """
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
-            return load_npy(Source(file)), None
+            return load_npy(Source(file)), None, None
     known, plain = {*sample_ids}, {*map(in_plain_spelling, sample_ids)}
     first = table_of(Source(file, header=False)).head[:1]
     table, columns = _texts(file, header=False if any(map(known.intersection, first)) else None)
     places = range(len(columns))
     if len(columns) == 1:
-        return parsed_labels(columns[0].texts), None
+        return parsed_labels(columns[0].texts), None, None
     usual = [place for place in places if label_rank(table.columns[place])]
     of_samples = [
         place
@@ -135,6 +143,12 @@ def _labels_and_ids(
         if 2 * sum(text in plain for text in columns[place].spellings) > len(columns[place].texts)
     ]
     different = [place for place in of_samples if columns[place].is_unique]
+    different = [p for p in different if not columns[p].numbers_rows] or different
+    if len({tuple(columns[place].spellings) for place in different}) > 1:
+        names = [table.columns[place] for place in different]
+        raise DataError(
+            f"{file}: columns {names} have the sample ids in different orders. Drop those that are not the ids of the data."
+        )
     if len(columns) == 2 and not different:
         different = [
             place
@@ -148,6 +162,7 @@ def _labels_and_ids(
         (found,) = id_columns([MayBeIds.of_table(table, dict(enumerate(columns)))])
         position = -1 if found is None else found.position
     free = [place for place in places if place != position]
+    free = [p for p in free if not (columns[p].may_number_rows and columns[p].is_whole)] or free
     labels = free if len(free) == 1 else usual
     if position < 0 or len(labels) != 1:
         raise DataError(
@@ -158,8 +173,8 @@ def _labels_and_ids(
     values, ids = parsed_labels(columns[labels[0]].texts), columns[position]
     are_rows = ids.may_number_rows and are_counted(ids.texts)
     if are_rows and len(known) == len(values) and known.isdisjoint(ids.texts):
-        return values, None
-    return values, tuple(ids.texts)
+        return values, None, None
+    return values, tuple(ids.texts), ids.name
 
 
 def _texts(file: Path, *, header: bool | None = None) -> tuple[Table, list[Column]]:

@@ -89,6 +89,13 @@ def read_tables(
         if source.samples_in == "columns":
             return _on_columns(source, selection)
         found = _on_rows(source, rows[source], ids[source], selection)
+        own = found.sample_ids or ()
+        keys = {
+            c.name or "": tuple(c.texts)
+            for c in rows[source].texts.values()
+            if {*c.texts} == {*own}
+        }
+        found = replace(found, may_be_ids=keys)
         names = [name.lower() for view in found.views for name in view.feature_names or ()]
         theirs = others[source].difference(map(str.lower, found.sample_ids or ()))  # of pairs
         if 2 * sum(name in theirs for name in names) < max(_SOME_SAMPLES, len(names)):
