@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import ingest
+from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import DataError
-from tests.data.known_tables import NUMBERS, ORDER, A, csv_of, outcome
+from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, csv_of, outcome
 from tests.messages import quotes, raises
 
 
@@ -185,3 +187,35 @@ def test_two_columns_under_one_name_of_labels_are_refused(tmp_path: Path) -> Non
     (tmp_path / "a.csv").write_text(csv_of(frame.set_axis([*A.columns, "class", "class"], axis=1)))
     with raises(DataError, "a.csv", "'class'"):
         ingest(tmp_path / "a.csv", tmp_path / "s.zarr")
+
+
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS])
+def test_labels_by_another_key_with_the_same_values_are_refused(
+    tmp_path: Path, ids: list[Any]
+) -> None:
+    """In place of the ids of the data, or beside them."""
+    keys = pd.DataFrame({"pid": ids, "sid": [ids[row] for row in ORDER], "kind": [*"uvw" * 4]})
+    keys.drop(columns="kind").join(A.reset_index(drop=True)).to_csv(tmp_path / "a.csv", index=False)
+    keys.drop(columns="pid").to_csv(tmp_path / "kinds.csv", index=False)
+    with raises(DataError, "kinds.csv", "'sid'", "--id-column sid"):
+        ingest(
+            Source(tmp_path / "a.csv", id_column="pid"),
+            tmp_path / "s",
+            labels=tmp_path / "kinds.csv",
+        )
+    told = Source(tmp_path / "a.csv", id_column="sid")
+    ingest(told, tmp_path / "s", labels=tmp_path / "kinds.csv")
+    found = open_store(tmp_path / "s")
+    assert np.array(found.label_names)[found.labels].tolist() == [*keys["kind"]]
+    keys.to_csv(tmp_path / "both.csv", index=False)
+    with raises(DataError, "both.csv", "['pid', 'sid']", "Drop"):
+        ingest(told, tmp_path / "t", labels=tmp_path / "both.csv")
+
+
+def test_row_numbers_in_front_of_ids_and_labels_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(csv_of(A))
+    kinds = pd.DataFrame({"pat": A.index, "grp": [*"uvw" * 4]}).iloc[ORDER]
+    kinds.to_csv(tmp_path / "kinds.csv")
+    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
+    found = open_store(tmp_path / "s")
+    assert np.array(found.label_names)[found.labels].tolist() == [*"uvw" * 4]

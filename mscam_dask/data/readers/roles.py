@@ -212,7 +212,7 @@ def _check_row_numbers(sources: Sequence[MayBeIds], found: Sequence[IdColumn | N
         own, others = {*ids[numbered[0]].texts}, {*other.texts}
         if not (own >= others or (where in numbered and own <= others)):
             raise DataError(
-                f"{numbered[0]} numbers its rows ({ids[numbered[0]].texts[:2]}, ...), and {where} has other ids ({other.texts[:2]}, ...). "
+                f"{numbered[0]} numbers its rows ({list(ids[numbered[0]].texts[:2])}, ...), and {where} has other ids ({list(other.texts[:2])}, ...). "
                 f"Give {numbered[0]} a column of these ids, or set id_column=False (--id-column none) if row i is the same sample "
                 "in all, or id_column=0 (--id-column 0) if each number is."
             )
@@ -223,17 +223,19 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
     matched = [
         (source, source.columns[ids.position])
         for source, ids in zip(sources, found, strict=True)
-        if ids and source.told is None and source.is_table
+        if ids and (source.told is None or not source.is_table)
     ]
     for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
         for column, same in itertools.product(one.columns.values(), other.columns.values()):
             are_named = column.key is not None and column.key == same.key
-            is_of_ids = column is ids, same is other_ids
-            if all(is_of_ids) or (any(is_of_ids) and not are_named):
+            rivals = [own for own in (column, same) if own is not ids and own is not other_ids]
+            is_one = len(rivals) == 1  # which the ids of the other table match too
+            are_strange = None not in (column.key, same.key) and not are_named
+            if not rivals or (is_one and are_strange):
                 continue
             are_both = are_named or (column.is_unique and same.is_unique)
-            surer = (column, same) if any(is_of_ids) else (ids, other_ids)
-            if not are_both or _are_surer(surer, (column, same), are_named=any(is_of_ids)):
+            surer = rivals if is_one else [ids, other_ids]
+            if not are_both or _are_surer(surer, rivals, are_named=are_named and is_one):
                 continue
             by_ids, places = (
                 places_of(two.spellings, own.spellings)
@@ -242,11 +244,11 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
             n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
             is_shared = 2 * n_shared >= min(len(column.texts), len(same.texts))
             if is_shared and 2 * n_ids >= n_shared and ((by_ids != places) & (places >= 0)).any():
-                found = other_ids if column is ids else ids
+                taken, rival = other_ids if column is ids else ids, rivals[0]
                 raise DataError(
-                    f"{one.where} and {other.where}: columns {found.name!r} and {column.name!r} match the samples in different "
-                    f"ways. Set id_column={found.name!r} or id_column={column.name!r} (--id-column), or their position (0, 1, ...) "
-                    "where they have no name; take one that is in all files."
+                    f"{one.where} and {other.where}: columns {taken.name!r} and {rival.name!r} match the samples in different "
+                    f"ways. Drop one of them, or set id_column={taken.name!r} or id_column={rival.name!r} (--id-column), the one that is "
+                    "in all files, or its position (0, 1, ...) where it has no name."
                 )
 
 

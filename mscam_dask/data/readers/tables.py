@@ -72,7 +72,13 @@ def read_tables(
     sources: Sequence[SourceContents | Table], selection: Selection
 ) -> list[SourceContents]:
     """Read tables of the same samples, one view of each, and take the ids that they share with each other and with archives."""
-    upright = [s for s in sources if isinstance(s, Table) and s.samples_in == "rows"]
+    sources = [
+        _on_columns(source, selection)
+        if isinstance(source, Table) and source.samples_in == "columns"
+        else source
+        for source in sources
+    ]
+    upright = [source for source in sources if isinstance(source, Table)]
     archives = [source for source in sources if isinstance(source, SourceContents)]
     others = {table: _names_of_others(table, [*upright, *archives]) for table in upright}
     rows = {table: _rows_of(table, others[table], selection) for table in upright}
@@ -86,8 +92,6 @@ def read_tables(
     def contents(source: SourceContents | Table) -> SourceContents:
         if isinstance(source, SourceContents):
             return with_ids(source, ids.get(source))
-        if source.samples_in == "columns":
-            return _on_columns(source, selection)
         found = _on_rows(source, rows[source], ids[source], selection)
         own = found.sample_ids or ()
         keys = {
