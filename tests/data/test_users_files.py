@@ -355,6 +355,37 @@ def test_marks_of_features_are_beside_columns_that_are_no_samples(tmp_path: Path
     assert re.match(quotes("refused", "Points", "Fasta", "12 samples"), found), found
 
 
+def test_genotypes_are_no_descriptions_of_features(tmp_path: Path) -> None:
+    """In a HapMap file, where positions are the only numbers."""
+    calls = np.array(["AA", "AG", "GG"])[A.T.round().astype(int) % 3]
+    found = pd.DataFrame(calls, A.columns, A.index)
+    found = found.assign(alleles="A/G", pos=[101, 250, 333, 471])
+    said = read(tmp_path, {"a.txt": csv_of(found, "rs#")}, (A,), samples_in="columns")
+    assert re.match(quotes("refused", "a.txt", "13 columns", "only 1", "genotypes"), said), said
+
+
+@pytest.mark.parametrize("kind", ["HTSeq", "STAR"])
+def test_rows_that_count_no_gene_tell_that_samples_are_on_columns(
+    tmp_path: Path, kind: str
+) -> None:
+    counts = A.abs().round().rename(columns={"a3": "__ambiguous"})
+    if kind == "STAR":
+        counts = counts.rename(columns={"a0": "N_unmapped", "__ambiguous": "a3"})
+    counts.T.to_csv(tmp_path / "a.txt", sep="\t")
+    notes = ingest(tmp_path / "a.txt", tmp_path / "s.zarr").notes
+    assert any("--samples-in columns" in note for note in notes)
+
+
+def test_a_quote_that_is_open_far_below_is_named_in_short(tmp_path: Path) -> None:
+    long = table(400).set_axis([f"P{row}" for row in range(400)])
+    lines = csv_of(long).splitlines()
+    lines[300] = lines[300].rpartition(",")[0] + ',"5'
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    with raises(DataError, "a.csv", "row 299", "Close the quote") as caught:
+        ingest(tmp_path / "a.csv", tmp_path / "s.zarr")
+    assert len(str(caught.value)) < 400
+
+
 @pytest.mark.parametrize("odd", [np.arange(20) / 10 + 4, 6 - np.arange(20) / 10, np.arange(20) % 2])
 def test_values_of_features_among_those_of_samples(tmp_path: Path, odd: Any) -> None:
     """Within the range of these; beside rows, an axis is named in a note."""
@@ -462,6 +493,19 @@ def test_hidden_sheets_are_views_if_they_are_asked_for_and_hidden_cells_are_read
             ingest([tmp_path / f for f in files], tmp_path / "n.zarr", views=["none"])
     views = ingest(tmp_path / "a.xlsx", tmp_path / "t.zarr", views=["old", "b"]).views
     assert [view.name for view in views] == ["old", "b"]
+
+
+@pytest.mark.parametrize("suffix", [".xlsx", ".parquet"])
+def test_days_are_ids_as_text_has_them(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("openpyxl" if suffix == ".xlsx" else "pyarrow")
+    days = pd.date_range("2020-01-01", periods=12)
+    known = A.set_axis(days.strftime("%Y-%m-%d"))
+    write = pd.DataFrame.to_excel if suffix == ".xlsx" else pd.DataFrame.to_parquet
+    write(A.set_axis(days), tmp_path / f"a{suffix}")
+    (tmp_path / "b.csv").write_text(csv_of(B.set_axis(known.index).iloc[ORDER], "day"))
+    sources = [tmp_path / f"a{suffix}", tmp_path / "b.csv"]
+    frames = {"a": known, "b": B.set_axis(known.index)}
+    assert outcome(sources, frames, tmp_path / "s.zarr") == "right"
 
 
 def test_a_truth_value_among_the_numbers_of_a_sheet_is_none(tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ def contents_of(
         for name, table in tables.items()
     ]
     have_views = any(
-        kind.startswith(("struct", "cell")) or np.ndim(found.values[name]) > 2
+        kind.startswith(("struct", "cell"))
+        or np.ndim(found.values[name]) > 2
+        or found.around(name) != {name}
         for name, kind in others.items()
     )
     if others.keys() & set(selection.views or ()) or (

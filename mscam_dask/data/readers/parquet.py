@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import functools
 import io
 import math
@@ -109,7 +110,9 @@ def _texts(column: pd.Series[Any]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    """A cell as text, whole numbers without a point, truth as 1 and 0."""
+    """A cell as text, whole numbers without a point, truth as 1 and 0, and days without a time."""
+    if isinstance(value, dt.datetime) and value.time() == dt.time():
+        return str(value.date())
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
     return as_text(value)

@@ -65,6 +65,7 @@ _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TURN = "if the other columns are the samples, set --samples-in columns"
+_SHOWN_CHARS = 60  # of a cell in a message
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -224,8 +225,9 @@ def _left_out(
     left_out = {place: why for place, why in table.left_out.items() if place not in labels}
     notes: list[str] = []
     n_barcodes = sum(1 for name in table.columns if _SAMPLE_IDS.fullmatch(name))
+    ends = () if ids is None else (ids.name or "", *ids.texts[:1], *ids.texts[-1:])
     if ids is not None and (
-        any(map(_FEATURE_IDS.search, (ids.name or "", *ids.texts[:1], *ids.texts[-1:])))
+        any(_FEATURE_IDS.search(text) or _OF_NO_GENE.fullmatch(text) for text in ends)
         or 2 * n_barcodes >= len(table.columns)
     ):
         notes.append(f"each row taken as a sample; {_TURN} (samples_in='columns').")
@@ -379,6 +381,13 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     left_out = _descriptions(table, own)
     samples = [p for p in range(len(names)) if p not in left_out and p != own]
     _check_one_each(table, samples)
+    words = [p for p in left_out if p not in table.left_out and table.head_of(p).is_text]
+    if len(words) > max(_SOME_SAMPLES, len(samples)):
+        shown = table.head_of(words[-1])
+        raise DataError(
+            f"{table.where}: {len(words)} columns have text such as {shown.texts[0]!r} in {names[words[-1]]!r}, and only {len(samples)} have "
+            "numbers. Write numbers for categories (0, 1 and 2 for genotypes), or drop the columns that describe the features."
+        )
     of_labels: dict[str, list[str]] = {}
     feature_names: tuple[str, ...] | None = None
     rows = TableRows(table, [] if key is None else [key.position], samples)
@@ -567,7 +576,9 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
         place = min(bad, key=lambda place: (min(bad[place]), place))
         row = min(bad[place])
         text = bad[place][row]
-        if any(map(str.isdigit, text)) and not text[0].isalpha():
+        if "\n" in text:
+            remedy = "Close the quote in front of it."
+        elif any(map(str.isdigit, text)) and not text[0].isalpha():
             remedy = (
                 f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
                 "separators of thousands: 1000.5; dates as days, and missing cells as NA. Name a column of ids (--id-column), "
@@ -581,7 +592,7 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
             )
         raise DataError(
             f"{table.where}: column {names[place]!r} has {len(bad[place])} value(s) that are not numbers, the "
-            f"first {text!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
+            f"first {text[:_SHOWN_CHARS]!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
             f"values. {remedy}"
         )
     if not features:

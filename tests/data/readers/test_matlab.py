@@ -16,7 +16,7 @@ from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
 from tests.data.readers.matlab_files import cells, save_compressed, save_version_5, save_version_73
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 pytest.importorskip("h5py")
 
@@ -101,6 +101,12 @@ def test_what_can_be_no_view_is_left_out_and_told(save: Any, tmp_path: Path) -> 
     assert sorted(read(path, views=("Y",))[1].skipped) == ["colour", "k", "one"]
     with pytest.raises(DataError):
         read(path, views=("colour", "mixed"))
+
+
+def test_cells_of_one_sample_each_are_no_views(save: Any, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.mat", X=cells(*(row[None] for row in COLOUR)), gt=LABELS)
+    with raises(DataError, "a.mat", "'X_0'", "matrix of its own"):
+        read(path)
 
 
 def test_rows_of_a_matrix_of_characters_are_texts_without_padding(
