@@ -145,6 +145,10 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a long table": (({"a.csv": LONG.to_csv(index=False)}, (A,)), "--id-column none"),
     "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip 1"),
     "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
+    "two tables side by side, read and written by pandas": (
+        ({"a.csv": csv_of(A.assign(**{"id.1": A.index[ORDER], "b0": 1.5}))}, (A,)), "side by side"),
+    "two tables merged by row": (
+        ({"a.csv": csv_of(A.assign(id_y=A.index[ORDER], b0=1.5), "id_x")}, (A,)), "side by side"),
     "two tables side by side": (
         ({"a.csv": "\n".join(map(",,".join, zip(LINES, csv_of(B.iloc[ORDER]).splitlines(), strict=True)))}, (A,)), "side by side"),
     "doses": (beside(csv_of(A.assign(dose=[f"{k}mg" for k in range(12)]))), "dose"),

@@ -131,9 +131,12 @@ def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
 
 def are_counts(values: NDArray[Any]) -> bool:
     """Return whether several values are the numbers of rows in any order, from 0 or 1."""
-    first = values.min(initial=np.inf)
-    numbers = first + np.arange(len(values))
-    return len(values) >= _FEW and first in (0, 1) and np.array_equal(np.sort(values), numbers)
+    numbers = np.sort(values)
+    return (
+        len(numbers) >= _FEW
+        and numbers[0] in (0, 1)
+        and np.array_equal(numbers, numbers[0] + np.arange(len(numbers)))
+    )
 
 
 def are_rising(texts: Sequence[str], decimal: str = ".") -> bool:

@@ -30,7 +30,7 @@ from mscam_dask.data.readers.fields import (
 )
 from mscam_dask.data.readers.roles import IdColumn, MayBeIds, Table, id_columns, with_ids
 from mscam_dask.data.readers.table_rows import TableRows
-from mscam_dask.data.views.conversion import CERTAIN, label_rank
+from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
 from mscam_dask.errors import DataError
@@ -60,6 +60,7 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
     r"tpm|[fr]pkm|cpm|abundance|quantity|num|frac|percent)(?![^\W_])[\W_]*",
     re.IGNORECASE,
 )
+_TWIN = re.compile(r"[._](\d+|[xy])$")  # which pandas adds to a name that is there twice
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
@@ -135,7 +136,7 @@ def _rows_of(table: Table, elsewhere: Collection[str], selection: Selection) -> 
         column, name = table.head_of(place), table.columns[place]
         if column.strength == CERTAIN and (place == free[0] or name != ""):
             return True
-        is_named = column.strength or column.may_number_rows
+        is_named = column.may_number_rows or id_strength(_TWIN.sub("", name))
         if (is_named and not column.has_decimals) or are_padded(column.texts):
             return True
         may_be_shared = place in free[:2] or name.lower() in elsewhere
@@ -303,7 +304,8 @@ def _why_no_feature(
 def _notes_of_long(table: Table, values: NDArray[Any], names: Sequence[str]) -> list[str]:
     """A note on two first columns that have no combination twice, and all or sorted ones, as keys of a long table; of three in all they are refused."""
     n_rows, n_columns = values.shape
-    pairs, steps = values[:, :2], np.diff(values[:, :2], axis=0).T
+    pairs = values[:, :2].astype(np.float64)
+    steps = np.diff(pairs, axis=0).T
     are_whole_numbers = (np.floor(pairs) == pairs).all()
     if n_columns < _LONG or (n_columns > _LONG and not are_whole_numbers):
         return []
@@ -327,11 +329,12 @@ def _notes_of_long(table: Table, values: NDArray[Any], names: Sequence[str]) -> 
 
 
 def _check_order(table: Table, ids: Column, other: Column) -> None:
-    """Refuse a second column under the name of the sample ids that has them in another order."""
-    is_other = other.key == ids.key and other.texts != ids.texts
+    """Refuse a second column under the name of the sample ids, maybe numbered, that has them in another order."""
+    own, name = (_TWIN.sub("", column.key or "") for column in (ids, other))
+    is_other = own == name and other.texts != ids.texts
     if other.key and is_other and 2 * len({*other.texts} & {*ids.texts}) > len(other.texts):
         raise DataError(
-            f"{table.where}: two columns {ids.name!r} have the same sample ids in different orders, as two tables side by "
+            f"{table.where}: columns {ids.name!r} and {other.name!r} have the same sample ids in different orders, as two tables side by "
             "side have. Write each to a file or sheet of its own, or drop one of the columns."
         )
 
@@ -471,7 +474,7 @@ def _is_axis(values: NDArray[Any]) -> bool:
     """Return whether the first column rises, or falls, in each of several rows, as an axis does, and the second does not."""
     if len(values) < _SOME_SAMPLES or values.shape[1] < 2:
         return False
-    steps = np.sign(np.diff(values[:, :2], axis=0))
+    steps = np.sign(np.diff(values[:, :2].astype(np.float64), axis=0))
     first, second = np.abs(steps.sum(axis=0)) == len(steps)
     return bool(first and not second)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,6 +15,7 @@ from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import read
+from tests.data.known_tables import ORDER, TEXTS, outcome
 
 FRAME = pd.DataFrame(
     {
@@ -88,3 +91,19 @@ def test_a_table_without_columns(tmp_path: Path, path: Path) -> None:
     (frame.to_parquet if path.suffix == ".parquet" else frame.to_feather)(empty)
     with pytest.raises(DataError):
         read(empty)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16"])
+@pytest.mark.parametrize("ids", [TEXTS, None])
+def test_tables_of_one_type_are_looked_at_as_others_are(
+    tmp_path: Path, dtype: str, ids: Any
+) -> None:
+    """Truth values without ids, whole numbers that differ beside ids, and unsigned ones in no order."""
+    pytest.importorskip("pyarrow")
+    columns = {"a": np.arange(12) * 5 % 7, "b": np.arange(12) // 3, "c": ORDER, "d": 1 - ORDER % 2}
+    known = pd.DataFrame(columns, ids).astype(dtype)
+    known.to_parquet(tmp_path / "a.parquet")
+    expected = known.astype(float)
+    assert outcome([tmp_path / "a.parquet"], {"a": expected}, tmp_path / "s.zarr") == "right"
+    notes = ingest(tmp_path / "a.parquet", tmp_path / "s.zarr", overwrite=True).notes
+    assert not [note for note in notes if "keys of rows" in note]
