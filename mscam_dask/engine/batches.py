@@ -18,6 +18,7 @@ from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection, logarithms, safe_exponent
 from mscam_dask.solvers import batch_corrections, batch_effects
 from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import BatchShares
 from mscam_dask.types.rules import SIZES
 
@@ -93,7 +94,7 @@ def estimate_effects(
 
 
 def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
-    """Ascending rows of a sample: whole small batches, and as many evenly spaced rows of each large one."""
+    """Ascending rows of a sample: whole small batches, and as many rows of each large one."""
     sizes = np.bincount(batches)
     most = n_wanted // len(sizes)
     for _ in range(len(sizes)):  # what small batches leave goes to the large ones
@@ -106,7 +107,7 @@ def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int
     rows = []
     for batch, size in enumerate(sizes.tolist()):
         of_batch = np.flatnonzero(batches == batch)
-        rows.append(of_batch[np.linspace(0, size - 1, min(size, most)).astype(np.int64)])
+        rows.append(of_batch[sampled_rows(size, most)])
     return np.sort(np.concatenate(rows))
 
 
@@ -179,7 +180,7 @@ def correction_of_view(
         means = np.ldexp(means, exponent)
         correction = dataclasses.replace(found, offsets=np.ldexp(found.offsets, exponent))
         has_effects |= scored.scaled and bool((correction.factors != 1.0).any())
-    some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
+    some = sampled_rows(len(own), SIZES.n_coarsely_compared)
     rows, own, of_cells = rows[some], own[some], of_cells[some]
     before = after = batch_effects.same_batch_share(rows, own)
     if has_effects:

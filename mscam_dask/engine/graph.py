@@ -200,8 +200,9 @@ def extended_labels(
     n_clusters: int,
 ) -> NDArray[np.int64]:
     """Labels of some samples, −1 for the others, extended to these on the graph."""
-    found = np.empty_like(partial)
-    found[order] = extend_labels([block.affinity for block in blocks], partial[order], n_clusters)
+    graph, found, known = [block.affinity for block in blocks], partial.copy(), partial[order]
+    labels = extend_labels(graph, known, n_clusters)
+    found[order] = ends_of_walks(graph, labels, known, n_clusters)
     return found
 
 

@@ -39,11 +39,11 @@ from mscam_dask.solvers.ridge_view import (
     with_loadings,
 )
 from mscam_dask.solvers.row_blocks import row_blocks
-from mscam_dask.solvers.spectral_cut import spread_rows
+from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-# Views whose reference graphs are compared; of more views, evenly spaced ones.
+# Views whose reference graphs are compared; of more views, some of them.
 _MAX_COMPARED = 16
 
 # Samples whose values tell the steps of a column, and the most columns of a view with steps.
@@ -53,7 +53,7 @@ _MAX_STEPS = 1024
 
 def compared_views(names: Sequence[str]) -> tuple[str, ...]:
     """Views whose reference graphs are compared."""
-    return tuple(names[index] for index in spread_rows(len(names), _MAX_COMPARED))
+    return tuple(names[index] for index in sampled_rows(len(names), _MAX_COMPARED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,21 +200,21 @@ def points_of_view(
     return ViewPoints(rows * lengths, source.present, _lattice_steps(source, encoder) * lengths)
 
 
-def _spread_values(source: RowSource) -> NDArray[np.float64]:
-    """Evenly spaced rows of a view."""
-    rows = spread_rows(source.shape[0], _N_STEPS)
+def _sampled_values(source: RowSource) -> NDArray[np.float64]:
+    """Some rows of a view."""
+    rows = sampled_rows(source.shape[0], _N_STEPS)
     return np.concatenate([source.read(row, row + 1) for row in rows])
 
 
 def has_lattice(source: RowSource) -> bool:
     """Whether a view has a column whose values lie on a lattice, such as categories, grades or counts."""
-    return bool(column_steps(_spread_values(source)).any())
+    return bool(column_steps(_sampled_values(source)).any())
 
 
 def _lattice_steps(source: RowSource, encoder: Encoder) -> NDArray[np.float64]:
     """Changes (q, r) of the singular vectors of a view by one step of each column on a lattice, the largest ones."""
     assert encoder.transform is not None, "the view has features"
-    rows = _spread_values(source)
+    rows = _sampled_values(source)
     steps = encoder.transform.of_steps(column_steps(rows), rows)
     changes = steps[steps > 0.0, None] * encoder.loadings[steps > 0.0]
     longest = np.argsort(-np.einsum("ij,ij->i", changes, changes), kind="stable")[:_MAX_STEPS]

@@ -491,7 +491,7 @@ def cut_of(
     n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, PER_CLUSTER * n_clusters)
     if n <= enough:
         return spectral_cut.start_minima(embedding, None)[0][0]
-    samples = spectral_cut.spread_rows(n, enough)
+    samples = spectral_cut.sampled_rows(n, enough)
     (labels, _), _ = spectral_cut.start_minima(embedding.of(samples), None)
     return spectral_cut.extend_cut(embedding, samples, labels)
 

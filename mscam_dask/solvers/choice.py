@@ -30,7 +30,7 @@ from mscam_dask.solvers.borders import (
     reassigned,
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share, view_graph
-from mscam_dask.solvers.spectral_cut import nearest_mean, spread_rows
+from mscam_dask.solvers.spectral_cut import nearest_mean, sampled_rows
 from mscam_dask.types.result import SMALLEST, Borders
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
@@ -82,13 +82,13 @@ class Linkage:
     """Linkage tree of samples in some coordinates."""
 
     rows: NDArray[np.float64]  # (n, m) coordinates
-    linked: NDArray[np.int64]  # rows in the tree, evenly spaced ones of many
+    linked: NDArray[np.int64]  # rows in the tree, a sample of many
     tree: NDArray[np.float64]
 
 
 def linkage_of(rows: NDArray[np.float64], method: Literal["average", "ward"]) -> Linkage:
-    """Linkage of rows, or of evenly spaced ones of many."""
-    linked = spread_rows(len(rows), SIZES.n_compared)
+    """Linkage of rows, or of a sample of many."""
+    linked = sampled_rows(len(rows), SIZES.n_compared)
     return Linkage(rows, linked, linkage(rows[linked], method))
 
 

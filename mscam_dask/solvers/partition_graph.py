@@ -27,6 +27,7 @@ from mscam_dask.solvers.graph_update import (
     candidate_neighbors,
     select_neighbors,
 )
+from mscam_dask.solvers.spectral_cut import sampled_rows
 
 # Members of a cluster in the pool: all of them in clusters of at most this many.
 _MAX_POOLED = 4096
@@ -35,21 +36,20 @@ _MAX_POOLED = 4096
 _POOL_ENTRIES = 2**24
 
 # Samples of each component of a cluster, or of all that are connected, between which the shortest edges
-# are searched: evenly spaced ones if there are more.
+# are searched: a sample if there are more.
 _BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES = 512, 20_000
 
 
 def pool_members(
     points: WeightedBlocks, labels: NDArray[np.int64], n_neighbors: int
 ) -> NDArray[np.int64]:
-    """Samples (p,) of the pool: evenly spaced members of each cluster, k + 2 where there are, of points like these."""
+    """Samples (p,) of the pool: members of each cluster, k + 2 where there are, of points like these."""
     n_clusters = int(labels.max()) + 1
-    most = min(_MAX_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * points.rank)))
+    most = max(2 * (n_neighbors + 2), min(_MAX_POOLED, _POOL_ENTRIES // (n_clusters * points.rank)))
     chosen = []
     for cluster in range(n_clusters):
         members = np.flatnonzero(labels == cluster)
-        step = min(-(-len(members) // most), max(1, len(members) // (n_neighbors + 2)))
-        chosen.append(members[::step])
+        chosen.append(members[sampled_rows(len(members), most)])
     return np.sort(np.concatenate(chosen))
 
 
@@ -157,7 +157,7 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
     most = max(_BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES // n_pieces)
     order = np.argsort(pieces, kind="stable")
     chosen = [
-        members[:: -(-len(members) // most)]
+        members[sampled_rows(len(members), most)]
         for members in np.split(order, np.cumsum(np.bincount(pieces))[:-1])
         if several[labels[members[0]]]
     ]

@@ -22,7 +22,7 @@ from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
 from mscam_dask.linalg.neighbors import Distances, nearest_among
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.solvers.lda import class_sums, discriminant_loadings
-from mscam_dask.solvers.spectral_cut import spread_rows
+from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.rules import SIZES
 
 
@@ -211,7 +211,7 @@ def fit_folds(
         fit_votes([view[others] for view in views], labels[others], n_clusters, n_neighbors)
         for others in (folds != fold for fold in range(N_FOLDS))
     )
-    some = spread_rows(len(labels), SIZES.n_coarsely_compared)
+    some = sampled_rows(len(labels), SIZES.n_coarsely_compared)
     views, labels, folds = [view[some] for view in views], labels[some], folds[some]
     # one sample more, spread over all clusters: none is empty in a sample
     counted = np.bincount(labels, minlength=n_clusters).astype(np.float64)

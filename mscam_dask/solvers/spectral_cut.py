@@ -122,11 +122,6 @@ def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
     return np.sort(rng.choice(n_samples, min(n_wanted, n_samples), replace=False)).astype(np.int64)
 
 
-def spread_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
-    """At most `n_wanted` evenly spaced rows."""
-    return np.arange(0, n_samples, -(-n_samples // n_wanted), dtype=np.int64)
-
-
 def extend_cut(
     embedding: SpectralEmbedding, samples: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -311,8 +306,8 @@ class Cuts:
 def sample_vectors(
     vectors: NDArray[Any], n_pairs: int, start: int, n_samples: int, n_wanted: int
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Evenly spaced rows (m, q) of the first eigenvectors in a block, and the sum (q,) of all its rows."""
-    positions = spread_rows(n_samples, n_wanted) - start
+    """Sampled rows (m, q) of the first eigenvectors in a block, and the sum (q,) of all its rows."""
+    positions = sampled_rows(n_samples, n_wanted) - start
     mine = positions[(positions >= 0) & (positions < len(vectors))]
     used = vectors[:, :n_pairs]
     return used[mine], used.sum(axis=0, dtype=np.float64)
@@ -330,7 +325,7 @@ def cut_sample(
     mean = (np.sum([total for _, total in samples], axis=0) / n_samples).astype(vectors.dtype)
     values = values[: vectors.shape[1]]
     embedding = walk_embedding(values, vectors, n_clusters, mean=mean)
-    return CutSample(embedding, spread_rows(n_samples, n_wanted), values, mean)
+    return CutSample(embedding, sampled_rows(n_samples, n_wanted), values, mean)
 
 
 def choose_cuts(

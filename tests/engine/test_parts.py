@@ -11,17 +11,25 @@ import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.neighbors import kneighbors_graph
 
 from mscam_dask.engine import neighbors
 from mscam_dask.engine.blocks import Stage, View
 from mscam_dask.engine.executors.base import SerialExecutor
+from mscam_dask.engine.graph import extended_labels
 from mscam_dask.engine.scores import partition_scores, score_partitions
 from mscam_dask.engine.spectrum import started_minima
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, projected_distances
+from mscam_dask.solvers.graph_update import (
+    CandidateEdges,
+    GraphRows,
+    candidate_neighbors,
+    projected_distances,
+)
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import joint_embedding
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.spectral_cut import (
@@ -185,3 +193,19 @@ def test_equal_partitions_have_equal_scores_in_any_grouping(rows: NDArray[np.int
     known = np.where(np.arange(120) < 60, one, -1)
     counted = partition_scores([judged], cuts, known)
     assert [score.n_missed for score in counted] == [0, n_missed(other, known), 0, 0]
+
+
+def test_labels_of_a_sample_are_extended_by_the_walks_from_all_around() -> None:
+    rng = np.random.default_rng(0)
+    true = np.arange(2000) % 2
+    points = rng.normal(size=(2000, 20))
+    points[:, 0] += 4.0 * true
+    affinity = csr_array(kneighbors_graph(points, 20) / 20.0)
+    # the best border of the two, known for a tenth
+    best = (points[:, 0] > 2.0).astype(np.int64)
+    known = np.where(rng.random(2000) < 0.1, best, -1)
+    blocks = [GraphRows(0, affinity[:900]), GraphRows(900, affinity[900:])]
+    found = extended_labels(blocks, np.arange(2000, dtype=np.int32), known, 2)
+    assert_array_equal(found[known >= 0], known[known >= 0])
+    by_rounds = extend_labels([affinity], known, 2)
+    assert np.mean(found != best) < 0.7 * np.mean(by_rounds != best)

@@ -21,7 +21,6 @@ from mscam_dask.solvers.spectral_cut import (
     near_optimal_partitions,
     random_minima,
     sampled_rows,
-    spread_rows,
     start_minima,
     walk_embedding,
 )
@@ -222,11 +221,11 @@ def test_rows_of_a_sample(n: int, wanted: int) -> None:
     assert sampled[-1] < n
     assert_array_equal(sampled_rows(n, wanted), sampled)
 
-    def spread(step: int) -> list[int]:
-        return list(range(0, n, step))
 
-    fewest_steps = next(step for step in range(1, n + 1) if len(spread(step)) <= wanted)
-    assert_array_equal(spread_rows(n, wanted), spread(fewest_steps))
+@pytest.mark.parametrize("period", [2, 3, 5, 10, 96])
+def test_groups_in_turns_have_their_shares_of_a_sample(period: int) -> None:
+    counts = np.bincount(sampled_rows(6000, 3000) % period, minlength=period)
+    assert np.all(np.abs(counts - 3000 / period) < 5.0 * np.sqrt(3000 / period))
 
 
 def test_an_empty_cluster_gets_the_sample_farthest_from_the_mean_of_the_largest() -> None:
