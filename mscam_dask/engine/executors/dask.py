@@ -28,11 +28,14 @@ from distributed import Client, KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 
+import mscam_dask
 from mscam_dask import __version__
 from mscam_dask.engine.executors._process import (
     PinnedBlas,
     RefCountedContext,
     aligned,
+    keep_freed_memory,
+    keep_loaded_objects,
     make_measurable,
     prepare_worker,
     return_freed_memory,
@@ -152,6 +155,13 @@ def check_versions(client: Client, timeout_s: float) -> None:
                 f"worker {worker} has mscam_dask {answer}, this is {__version__}. Install the "
                 "same version everywhere."
             )
+
+
+def _prepare_process() -> None:
+    """Load the modules of all tasks, and prepare the process; without it each worker starts its first task with that."""
+    _ = mscam_dask.MSCAM  # loads them
+    if keep_freed_memory():
+        keep_loaded_objects()
 
 
 def ask_workers(
@@ -322,6 +332,7 @@ class DaskExecutor:
         wait_for_a_worker(self._client, self._timeout_s)
         if not self.shares_memory:
             check_versions(self._client, self._timeout_s)
+            ask_workers(self._client, _prepare_process, timeout_s=self._timeout_s)
         self._stack.enter_context(_FIT_CONFIG)
         self._stack.enter_context(PinnedBlas())
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -89,3 +90,10 @@ def test_tasks_dealt_to_a_worker_that_is_gone_run_on_another() -> None:
         client.retire_workers([gone])
         handles = [executor.submit(abs, -i, key=f"solved_view/0/{i}") for i in (1, 2)]
         assert executor.gather(handles) == [1, 2]
+
+
+def test_the_processes_of_all_workers_are_prepared_before_their_first_task() -> None:
+    with local_client(2) as client:
+        assert set(client.run(gc.get_freeze_count).values()) == {0}
+        with DaskExecutor(client):
+            assert min(client.run(gc.get_freeze_count).values()) > 0
