@@ -128,10 +128,11 @@ def test_a_misleading_warm_start_is_overcome(blobs: csr_array[np.float64]) -> No
     check(L, solve(L, 5, warm_start=vectors[:, 6:]), 5)
 
 
+@pytest.mark.parametrize("n_restarts", [1, 3])  # none of the pairs is found, and some
 def test_an_unfinished_answer_says_so(
-    blobs: csr_array[np.float64], monkeypatch: pytest.MonkeyPatch
+    n_restarts: int, blobs: csr_array[np.float64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eigensolver, "_MAX_RESTARTS", 1)
+    monkeypatch.setattr(eigensolver, "_MAX_RESTARTS", n_restarts)
     L = laplacian(blobs)
     found = solve(L, 12)
     assert not found.converged

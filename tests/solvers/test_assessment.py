@@ -92,6 +92,9 @@ def test_agreement_of_views_is_one_for_equal_graphs_and_zero_on_average_for_perm
         order = rng.permutation(30)
         permuted.append(view_agreement(of_views(first, second[order][:, order]))[0, 1])
     assert abs(np.mean(permuted)) < 0.01
+    of_common = view_agreement(of_views(first[6:, 6:], second[6:, 6:]))[0, 1]
+    first[:4] = first[:, :4] = second[2:6] = second[:, 2:6] = 0.0  # samples without edges
+    assert_allclose(view_agreement(of_views(first, second))[0, 1], of_common)
 
 
 def test_views_agree_on_one_rare_cluster_and_not_by_chance() -> None:

@@ -26,6 +26,7 @@ from mscam_dask.solvers.batch_effects import (
     same_batch_share,
     score_encoder,
     two_way,
+    vary_as_counts,
 )
 from tests.synthetic import Array
 
@@ -182,6 +183,14 @@ def test_factors_of_rare_columns_are_those_of_their_batch() -> None:
     np.testing.assert_allclose(factors[0, 280:] / factors[1, 280:], 0.4, rtol=0.1)
     raw = rows[batches == 1].mean(axis=0) / rows[batches == 0].mean(axis=0)
     assert np.abs(factors[0] / factors[1] - 0.4).mean() < 0.6 * np.abs(raw - 0.4).mean()
+
+
+@pytest.mark.parametrize("exponent", [0, 150, 500, 900])
+def test_the_unit_of_large_values_does_not_make_them_counts(exponent: int) -> None:
+    rng, batches = np.random.default_rng(0), np.arange(N) % 2
+    even, lognormal = rng.uniform(1.0, 1000.0, (N, D)), np.exp(7.0 + rng.normal(size=(N, D)))
+    assert not vary_as_counts(np.ldexp(even, exponent), batches, 2)
+    assert vary_as_counts(np.ldexp(lognormal, exponent), batches, 2)
 
 
 def test_totals_of_batches_are_compared_within_cells() -> None:
