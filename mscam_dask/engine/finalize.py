@@ -161,7 +161,7 @@ def trivial_solution(
     prepared, selection = context.prepared, context.n_clusters_selection
     names = compared_views(prepared.validation_views)
     tried: dict[str, Any] = {}
-    if selection is not None and status is Status.NO_STRUCTURE:
+    if selection is not None:
         tried = {"n_tried": selection.counts[-1], "views_agree": selection.views_agree}
     assess = functools.partial(Assessment.trivial, context.parameters.n_clusters, names, **tried)
     agreement = prepared.scorer.view_agreement(names)

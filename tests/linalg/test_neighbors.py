@@ -69,7 +69,7 @@ def test_against_enumeration_where_ties_go_to_the_lower_index(
 def test_far_from_the_origin_distances_are_still_exact() -> None:
     # matrix products would see nothing but rounding here
     rng = np.random.default_rng(1)
-    points = np.asarray(1e9 + rng.integers(0, 1000, size=(80, 2)) * 2.0**-10, dtype=np.float64)
+    points = np.asarray(1e9 + rng.integers(0, 1000, size=(80, 8)) * 2.0**-10, dtype=np.float64)
     points[0] = -1e9  # so that centring does not help
     assert_array_equal(nearest(points, 6), by_enumeration(points, 6))
 

@@ -140,6 +140,14 @@ def test_a_cut_by_classes_is_that_of_the_nearest_mean_without_the_sample_itself(
     assert np.count_nonzero(labels[truth == 2] == 2) == 50
 
 
+def test_the_only_sample_of_a_cluster_stays_in_it() -> None:
+    known_rows, known = np.eye(3)[[0, 0, 1]], np.array([0, 0, 1])
+    labels, held_out, _ = cut_by_classes(np.eye(3)[[0, 0, 2]], np.eye(3), known_rows, known)
+    assert labels.tolist() == [0, 0, 2]
+    assert held_out.tolist() == [0, 0, 1]  # the mean of the others of its class is zero
+    assert cut_by_classes(np.eye(3)[[0, 0, 0]], np.eye(3), known_rows, known) is None
+
+
 def test_discriminants_leave_out_samples_without_a_label() -> None:
     rows = np.random.default_rng(0).normal(size=(30, 5))
     labels = np.arange(30) % 4 - 1
