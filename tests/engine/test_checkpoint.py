@@ -157,18 +157,22 @@ def test_the_state_of_another_fit_is_refused(
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "named"),
     [
-        lambda arrays, _: arrays.pop("best_labels"),
-        lambda _, record: record.pop("choices"),
-        lambda _, record: record.update(decision="GUESS"),
-        lambda arrays, record: (arrays.clear(), record.clear()),
+        (lambda arrays, _: arrays.pop("best_labels"), "best_labels"),
+        (lambda _, record: record.pop("choices"), "choices"),
+        (lambda _, record: record.update(decision="GUESS"), "GUESS"),
+        (lambda arrays, record: (arrays.clear(), record.clear()), "control"),
+        (
+            lambda arrays, _: arrays.update(graph_indices=-arrays["graph_indices"]),
+            "the graph is not a valid sparse array",
+        ),
     ],
-    ids=["no labels", "no choices", "unknown decision", "nothing"],
+    ids=["no labels", "no choices", "unknown decision", "nothing", "another graph"],
 )
-def test_what_is_no_state_is_refused(change: Callable[[Any, Any], object]) -> None:
+def test_what_is_no_state_is_refused(change: Callable[[Any, Any], object], named: str) -> None:
     state = first_state()
     arrays, record = dict(state.arrays), dict(state.record)
     change(arrays, record)
-    with pytest.raises(StoreCorruptError):
+    with raises(StoreCorruptError, named):
         resume(Memory(Checkpoint(arrays, record)))

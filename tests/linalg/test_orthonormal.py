@@ -35,9 +35,9 @@ def test_orientation_does_not_depend_on_the_sign_given(seed: int) -> None:
     assert_array_equal(np.abs(orient_columns(vectors)), np.abs(vectors))
 
 
-def test_orientation_of_a_pair_of_equal_size_is_by_position() -> None:
-    vector = np.array([[-1.0], [1.0 + 1e-12]])
-    assert_array_equal(orient_columns(vector), -vector)
+def test_the_first_entry_of_nearly_largest_size_is_positive() -> None:
+    vectors = np.array([[-1.0, 0.1, 0.1], [1.0 + 1e-12, -0.9, 0.9], [0.5, 0.8, -0.8]])
+    assert_array_equal(orient_columns(vectors), vectors * [-1.0, -1.0, 1.0])
     assert orient_columns(np.zeros((0, 2))).shape == (0, 2)
 
 

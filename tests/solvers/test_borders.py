@@ -11,9 +11,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from mscam_dask.solvers.borders import (
+    N_FOLDS,
     JointPoints,
     borders,
+    cell_folds,
     column_steps,
+    fold_functions,
+    fold_sums,
     largest_p_value,
     nested_cells,
     reassigned,
@@ -249,6 +253,16 @@ def test_cells_are_halves_of_halves_of_clusters() -> None:
     assert n_parts[0] == [1, 1, 1]
     assert n_parts[-1][0] == 8
     assert all(of[2] == 1 for of in n_parts)  # too few samples to halve
+
+
+def test_a_cell_without_samples_in_the_other_folds_has_the_mean_of_all() -> None:
+    rng = np.random.default_rng(0)
+    points, cells = 5.0 + rng.normal(size=(31, 3)), np.repeat([0, 1, 2], [20, 10, 1])
+    folds = cell_folds(points, cells)
+    sums = [fold_sums(points, folds, fold) for fold in range(N_FOLDS)]
+    loadings = fold_functions(points, folds, sums, int(folds.folds[-1]), None).loadings
+    sizes = np.bincount(cells[folds.folds != folds.folds[-1]], minlength=3)
+    assert_allclose(loadings[:, 2], loadings @ sizes / sizes.sum())
 
 
 def test_samples_are_reassigned_to_the_cluster_they_belong_to() -> None:
