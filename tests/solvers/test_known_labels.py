@@ -17,6 +17,7 @@ from mscam_dask.solvers.known_labels import (
     ends_of_walks,
     n_missed,
     with_known,
+    with_links,
     without_cannot_links,
 )
 from mscam_dask.solvers.lda import ClassSums, class_sums
@@ -56,6 +57,16 @@ def test_links_hold_in_the_graph_and_other_rows_are_solved_as_before(distances: 
         for member in members:  # nothing is nearer than distance 0
             assert graph[member, first] == graph[member].max()
     assert_array_equal(graph[known < 0], plain[known < 0])
+
+
+def test_cannot_links_are_as_far_as_the_farthest_candidate(distances: Array) -> None:
+    distances[0] = distances[:, 0] = 100.0
+    known = np.arange(N) % 3 - 1
+    others = np.array([np.delete(np.arange(N), row) for row in range(N)])
+    given = np.take_along_axis(distances, others, axis=1)
+    found, linked = with_links(others, given, known, 0)
+    own, classes = known[:, None], np.where(found < 0, -1, known[found])
+    assert (linked[(own >= 0) & (classes >= 0) & (own != classes)] == 100.0).all()
 
 
 @pytest.mark.parametrize("k", [3, N - 1])
