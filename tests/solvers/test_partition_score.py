@@ -290,6 +290,13 @@ def test_where_views_separate_a_pair_neighbors_decide() -> None:
     assert best(points, [first, candidate], graphs(first), 4, more) == 0
 
 
+@pytest.mark.parametrize("size", [4, 5])
+def test_pairs_with_a_cluster_of_few_samples_do_not_count(size: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(60 + size, 4))
+    labels = np.repeat([0, 1], (60, size))
+    assert len(separated_pairs(JointPoints(rows, (2, 2)), labels, 2)) == (size >= 5)
+
+
 def test_clusters_that_views_separate_are_kept_if_neighbors_explain_more_nats_of_them() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(420, 6))
