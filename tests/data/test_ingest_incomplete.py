@@ -141,3 +141,10 @@ def test_missing_cells_are_refused_or_imputed(tmp_path: Path) -> None:
     (note,) = [note for note in report.notes if "'a'" in note]
     assert "12.50%" in note
     assert "'mean'" in note
+
+
+@pytest.mark.parametrize("impute", [None, "mean", "knn"])
+def test_a_view_without_columns_is_refused(tmp_path: Path, impute: Any) -> None:
+    np.save(tmp_path / "a.npy", np.empty((12, 0)))
+    with pytest.raises(DataError, match=quotes("'a'", (12, 0))):
+        ingest(tmp_path / "a.npy", tmp_path / "s.zarr", impute=impute)

@@ -219,3 +219,10 @@ def test_row_numbers_in_front_of_ids_and_labels_are_left_out(tmp_path: Path) -> 
     ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
     found = open_store(tmp_path / "s")
     assert np.array(found.label_names)[found.labels].tolist() == [*"uvw" * 4]
+
+
+def test_archives_of_different_samples_with_labels_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=A.to_numpy(), y=[0, 1, 2] * 4)
+    np.savez(tmp_path / "b.npz", Z=A.to_numpy()[:9], y=[0, 1, 2] * 3)
+    with raises(DataError, "a.npz", "12 labels", "b.npz", "9", "--join"):
+        ingest([tmp_path / "a.npz", tmp_path / "b.npz"], tmp_path / "s")

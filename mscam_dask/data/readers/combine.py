@@ -199,6 +199,11 @@ def _agreed(
     codes: NDArray[np.int64] = np.asarray(first.labels)
     for item in others:
         own = np.asarray(item.labels)
+        if len(own) != len(codes):
+            raise DataError(
+                f"{first.where} has {len(codes)} labels, and {item.where} {len(own)}, so they hold different samples. Give "
+                "files with the same samples in the same order, or sample ids in each and join (--join)."
+            )
         unlabeled = (codes < 0) | (own < 0) if joined else np.zeros(len(own), dtype=np.bool_)
         if item.label_names != first.label_names or not np.array_equal(
             codes[~unlabeled], own[~unlabeled]

@@ -146,7 +146,7 @@ def impute_views(
     views, imputers, shares = [], {}, {}
     for view in data.views:
         method = methods.get(view.name)
-        if method is None or view.view_type != "features":
+        if method is None or view.view_type != "features" or 0 in view.shape:
             views.append(view)
             continue
         rows = view.read(0, view.shape[0])
