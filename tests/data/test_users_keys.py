@@ -60,3 +60,56 @@ def test_numbers_in_a_header_are_the_ids_of_another_file(tmp_path: Path, is_firs
     order = slice(None, None, 1 if is_first else -1)
     ordered = dict([*frames.items()][order])
     assert outcome(sources[order], ordered, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_ids_and_another_key_under_names_that_other_files_do_not_have_are_a_question(
+    tmp_path: Path, ids: list[Any], suffix: str
+) -> None:
+    """Names tell nothing where both columns have all ids of another file."""
+    known = B.set_axis(ids).rename_axis("eid").iloc[ORDER]
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        known.to_parquet(tmp_path / "b.parquet")
+    else:
+        known.to_csv(tmp_path / "b.csv")
+    both = A.assign(barcode=[ids[row] for row in ORDER], subject=ids)
+    both.iloc[:, [-1, -2, 0, 1, 2, 3]].to_csv(tmp_path / "a.csv", index=False)
+    with raises(DataError, "a.csv and ", "'barcode'", "'subject'"):
+        ingest([tmp_path / "a.csv", tmp_path / f"b{suffix}"], tmp_path / "s.zarr")
+
+
+def test_wells_are_no_ids_of_an_archive_beside_numbers_that_another_has(tmp_path: Path) -> None:
+    """The only text of an archive has the ids where no other file tells."""
+    wells = [f"{'ABC'[row // 4]}{row % 4}" for row in range(12)]
+    np.savez(tmp_path / "a.npz", a=A.to_numpy(), kennung=NUMBERS, Well=wells)
+    np.savez(tmp_path / "b.npz", b=B.to_numpy()[ORDER], kennung=[NUMBERS[row] for row in ORDER])
+    ingest([tmp_path / "a.npz", tmp_path / "b.npz"], tmp_path / "s.zarr")
+    data = open_store(tmp_path / "s.zarr")
+    assert data.sample_ids == tuple(map(str, NUMBERS))
+    np.testing.assert_array_equal(data.views[1].read(0, 12), B)
+    notes = ingest(tmp_path / "a.npz", tmp_path / "t.zarr").notes
+    assert open_store(tmp_path / "t.zarr").sample_ids == tuple(wells)
+    assert any("'Well' taken" in note and "['kennung']" in note for note in notes)
+
+
+@pytest.mark.parametrize("last", ["", TEXTS[0]])
+def test_ids_of_an_archive_of_which_a_table_lacks_or_repeats_one_are_no_feature(
+    tmp_path: Path, last: str
+) -> None:
+    np.savez(tmp_path / "a.npz", a=A.to_numpy(), code=TEXTS)
+    B.assign(code=[*TEXTS[:-1], last])[["code", *B]].to_csv(tmp_path / "b.csv", index=False)
+    with raises(DataError, "sample id", "b.csv", repr(last)):
+        ingest([tmp_path / "a.npz", tmp_path / "b.csv"], tmp_path / "s.zarr", impute="mean")
+
+
+def test_a_header_of_samples_takes_no_file_from_the_name_that_it_shares(tmp_path: Path) -> None:
+    A.T.to_csv(tmp_path / "a.csv", index_label="gene")
+    behind = B.assign(other=[f"Q{row}" for row in ORDER], kennung=B.index).iloc[ORDER]
+    behind.iloc[:, [0, 3, 1, 2, 4]].to_csv(tmp_path / "b.csv", index=False)
+    (tmp_path / "c.csv").write_text(csv_of(A.add_prefix("c").iloc[::-1], "kennung"))
+    sources = [tmp_path / "b.csv", tmp_path / "c.csv"]
+    known = {"a": A, "b": B, "c": A.add_prefix("c")}
+    told: list[Path | Source] = [Source(tmp_path / "a.csv", samples_in="columns"), *sources]
+    assert outcome(told, known, tmp_path / "s.zarr") == "right"

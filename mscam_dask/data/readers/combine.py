@@ -86,7 +86,7 @@ def gather(
             name
             for item in found
             for name, texts in item.may_be_ids.items()
-            if texts != item.sample_ids
+            if texts != item.sample_ids and {*texts} == {*(item.sample_ids or ())}
         }
         others, more = labels_of_file(others, ids, chosen[0].shape[0], other_keys=keys)
     codes, names = _agreed(loaded, joined=join is not None)

@@ -132,9 +132,10 @@ def contents_of(
     may_be_ids = {} if sample_ids else _vectors_of_ids(found, views, may_be_labels, source)
     if (named := _surest_ids(may_be_ids, found)) is not None:
         sample_ids = may_be_ids[named]
-        notes.append(f"{source.path}: {named!r} taken as sample ids.")
-        may_be_ids = {}
-        others.pop(named, None)
+        if id_strength(_own(named)) == CERTAIN:
+            notes.append(f"{source.path}: {named!r} taken as sample ids.")
+            may_be_ids = {}
+            others.pop(named, None)
     others = {name: kind for name, kind in others.items() if name not in may_be_ids}
     if others:
         notes.append(f"{source.path}: left out {_listed(others)}: no matrices of samples.")

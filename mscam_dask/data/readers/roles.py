@@ -105,7 +105,7 @@ Columns = Mapping[int, Column]
 
 @dataclass(frozen=True)
 class MayBeIds:
-    """Columns of a source that may have its sample ids, and the one that is known to.
+    """Columns of a source that may have its sample ids, the one that is known to, and one unless other sources tell.
 
     Those in front of a table may be shared under any name, and all vectors of an archive.
     """
@@ -114,6 +114,7 @@ class MayBeIds:
     columns: Columns
     told: IdColumn | None = None
     is_table: bool = True
+    otherwise: IdColumn | None = None
 
     @classmethod
     def of_table(cls, table: Table, columns: Columns) -> MayBeIds:
@@ -129,11 +130,12 @@ class MayBeIds:
     @classmethod
     def of_archive(cls, archive: SourceContents) -> MayBeIds:
         """The ids of an archive, or else its vectors that may be these."""
-        if archive.sample_ids is not None:
-            ids = {0: Column(archive.sample_ids)}
-            return cls(archive.where, ids, IdColumn(0, "ids"), is_table=False)
-        vectors = [Column(texts, name) for name, texts in archive.may_be_ids.items()]
-        return cls(archive.where, dict(enumerate(vectors)), is_table=False)
+        own, vectors = archive.sample_ids, archive.may_be_ids
+        if own is not None and not vectors:
+            return cls(archive.where, {0: Column(own)}, IdColumn(0, "ids"), is_table=False)
+        columns = {place: Column(vectors[name], name) for place, name in enumerate(vectors)}
+        otherwise = None if own is None else IdColumn([*vectors.values()].index(own), "text")
+        return cls(archive.where, columns, is_table=False, otherwise=otherwise)
 
     @property
     def leading(self) -> list[int]:
@@ -157,13 +159,15 @@ def id_columns(sources: Sequence[MayBeIds]) -> list[IdColumn | None]:
         or (_id_column(source, unique[index], firsts) if source.is_table else None)
         for index, source in enumerate(sources)
     ]
+    surest = [key or source.otherwise for source, key in zip(sources, found, strict=True)]
     known = [
         (source, source.columns[key.position])
-        for source, key in zip(sources, found, strict=True)
+        for source, key in zip(sources, surest, strict=True)
         if key is not None and key.position in source.columns
     ]
     found = [
-        key or _ids_of_others(source, known) for source, key in zip(sources, found, strict=True)
+        key or _ids_of_others(source, [one for one in known if one[0] is not source]) or otherwise
+        for source, key, otherwise in zip(sources, found, surest, strict=True)
     ]
     _check_row_numbers(sources, found)
     _check_agreement(sources, found)
@@ -178,8 +182,10 @@ def with_ids(archive: SourceContents, ids: IdColumn | None) -> SourceContents:
     if ids is None:
         note, texts = f"left out {names}, which may be sample ids.", None
     else:
-        texts = archive.may_be_ids[names[ids.position]]
-        note = f"{names[ids.position]!r} taken as sample ids ({ids.reason})."
+        taken = names.pop(ids.position)
+        texts = archive.may_be_ids[taken]
+        note = f"{taken!r} taken as sample ids ({ids.reason})."
+        note += f" Left out {names}." if names else ""
     return replace(archive, sample_ids=texts, notes=(*archive.notes, f"{archive.where}: {note}"))
 
 
@@ -223,15 +229,15 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
     matched = [
         (source, source.columns[ids.position])
         for source, ids in zip(sources, found, strict=True)
-        if ids and (source.told is None or not source.is_table)
+        if ids and ids.reason != "told"
     ]
     for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
         for column, same in itertools.product(one.columns.values(), other.columns.values()):
             are_named = column.key is not None and column.key == same.key
             rivals = [own for own in (column, same) if own is not ids and own is not other_ids]
             is_one = len(rivals) == 1  # which the ids of the other table match too
-            are_strange = None not in (column.key, same.key) and not are_named
-            if not rivals or (is_one and are_strange):
+            say_names = ids.key is not None and ids.key == other_ids.key
+            if not rivals or (is_one and say_names and not are_named):
                 continue
             are_both = are_named or (column.is_unique and same.is_unique)
             surer = rivals if is_one else [ids, other_ids]
@@ -242,7 +248,10 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
                 for own, two in ((ids, other_ids), (column, same))
             )
             n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
-            is_shared = 2 * n_shared >= min(len(column.texts), len(same.texts))
+            least = (
+                0.5 if are_named or not is_one else 1
+            )  # few small numbers may be the same by chance
+            is_shared = n_shared >= least * min(len(column.texts), len(same.texts))
             if is_shared and 2 * n_ids >= n_shared and ((by_ids != places) & (places >= 0)).any():
                 taken, rival = other_ids if column is ids else ids, rivals[0]
                 raise DataError(
@@ -316,7 +325,11 @@ def _shared(sources: Sequence[MayBeIds], unique: Sequence[Columns]) -> dict[int,
 
     found: dict[int, IdColumn] = {}
     for name in sorted(holders, key=rank, reverse=True):
-        free = [(index, place) for index, place in holders[name] if index not in found]
+        free = [
+            (index, place)
+            for index, place in holders[name]
+            if index not in found or found[index].position == place
+        ]
         free.sort(key=lambda one: unique[one[0]][one[1]].numbers_rows)
         second = {one for one in free if name is None and one[1] not in sources[one[0]].leading}
         values = [{*unique[index][place].spellings} for index, place in free]

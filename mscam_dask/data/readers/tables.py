@@ -95,12 +95,7 @@ def read_tables(
         if isinstance(source, SourceContents):
             return with_ids(source, ids.get(source))
         found = _on_rows(source, rows[source], ids[source], selection)
-        own = found.sample_ids or ()
-        keys = {
-            c.name or "": tuple(c.texts)
-            for c in rows[source].texts.values()
-            if {*c.texts} == {*own}
-        }
+        keys = {c.name or "": tuple(c.texts) for c in rows[source].texts.values() if c.is_unique}
         found = replace(found, may_be_ids=keys)
         names = [name.lower() for view in found.views for name in view.feature_names or ()]
         theirs = others[source].difference(map(str.lower, found.sample_ids or ()))  # of pairs
@@ -139,7 +134,7 @@ def _rows_of(table: Table, elsewhere: Collection[str], selection: Selection) -> 
         is_named = column.may_number_rows or id_strength(_TWIN.sub("", name))
         if (is_named and not column.has_decimals) or are_padded(column.texts):
             return True
-        may_be_shared = place in free[:2] or name.lower() in elsewhere
+        may_be_shared = place in (*free[:2], *numbers[:2]) or name.lower() in elsewhere
         if may_be_shared and column.mostly_differs:  # some missing or repeated are refused
             return are_whole([text for text in column.texts if not is_missing(text)])
         return are_counted(column.texts)
