@@ -148,7 +148,7 @@ def test_the_learned_graph_has_the_edges_between_clusters_or_is_the_result() -> 
 @pytest.mark.parametrize("n_views", [1, 3])
 def test_trivial_partitions_have_every_attribute(n_clusters: int, n_views: int) -> None:
     views = gaussian_views(0, n_samples=20)[0][:n_views]
-    model = quick(n_clusters).fit(views)
+    model = MSCAM(n_clusters, n_jobs=1).fit(views)
     assert model.structure_ is Structure.TRIVIAL
     assert model.cluster_borders_.shape == (0, 0)
     assert model.standing_clusters_ == ()
