@@ -21,7 +21,7 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
     tell_rows_apart,
 )
-from mscam_dask.data.readers.named_arrays import load_npy
+from mscam_dask.data.readers.numpy_files import load_npy
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import MayBeIds, Table, id_columns
 from mscam_dask.data.readers.table_rows import TableRows

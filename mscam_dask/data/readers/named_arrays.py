@@ -1,4 +1,4 @@
-"""Named arrays of a file as views and labels; NumPy archives (.npz) and arrays (.npy)."""
+"""Named arrays of a file as views and labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
@@ -19,12 +18,9 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
-    check_row_size,
-    check_size,
-    unreadable,
 )
 from mscam_dask.data.readers.fields import Column, tell_rows_apart
-from mscam_dask.data.sparse import is_sparse, sparse_from_parts
+from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.conversion import CERTAIN, as_text, id_strength, label_rank, rows_of
 from mscam_dask.data.views.sources import VIEW_TYPES, RowSource, ViewType
 from mscam_dask.data.views.validation import are_distances
@@ -196,7 +192,7 @@ def _turned(table: Any) -> Any:
 
 def _are_named_ids(name: str, value: Any) -> bool:
     """Return whether a variable with a name of ids is a vector of ids that all differ."""
-    ids = _ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
+    ids = ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
     return len(ids) > 1 and len({*ids}) == len(ids)
 
 
@@ -211,7 +207,7 @@ def _vectors_of_ids(
     are_square = any(v.view_type == "features" and v.shape[0] == v.shape[1] for v in views)
     found_ids: dict[str, tuple[str, ...]] = {}
     for name, value in found.values.items() if views else ():
-        ids, strength = _ids_in(value), id_strength(_own(name))
+        ids, strength = ids_in(value), id_strength(_own(name))
         if any(name == view.name or len(ids) != view.shape[0] for view in views):
             continue
         column, is_text = Column(ids), value.dtype.kind in "US"
@@ -236,7 +232,7 @@ def _surest_ids(may_be: Mapping[str, tuple[str, ...]], found: Variables) -> str 
     return next(iter(different.values())) if len(different) == 1 else None
 
 
-def _ids_in(value: Any) -> tuple[str, ...]:
+def ids_in(value: Any) -> tuple[str, ...]:
     """Texts or whole numbers of a vector as ids; none of anything else."""
     if not _is_vector(value):
         return ()
@@ -301,7 +297,7 @@ def _are_orders(table: Any) -> bool:
     numbers = np.arange(n_samples + 1)
     if n_samples <= _FEW or is_sparse(table) or not np.isin(_in_memory(table[:1]), numbers).all():
         return False  # told without a look at each row
-    return all(Column(_ids_in(table[:, [p]])).counts_rows for p in range(n_columns)[:2])
+    return all(Column(ids_in(table[:, [p]])).counts_rows for p in range(n_columns)[:2])
 
 
 def _describe(value: Any) -> str:
@@ -367,9 +363,9 @@ def _find_labels(
         is_view = name in found.view_types or not requested.isdisjoint(
             (name, *found.groups.get(name, ()))
         )
-        if name != asked and (is_view or not _may_be_usual(name)):
+        if name != asked and (is_view or not may_be_usual(name)):
             continue
-        labels = _labels_in(value)
+        labels = labels_in(value)
         if labels is None and name != asked and selection.views is None:
             _check_no_labels(name, value, source)
         is_usual = (
@@ -417,7 +413,7 @@ def _is_usual(name: str) -> bool:
     return _own(name) in ("y", "Y") or label_rank(_own(name)) in (1, 2)
 
 
-def _may_be_usual(name: str) -> bool:
+def may_be_usual(name: str) -> bool:
     """Return whether labels have this name, maybe with a digit for each view behind it, as in y0."""
     return any(map(_is_usual, (name, re.sub(r"(?<=[a-zA-Z])\d$", "", name))))
 
@@ -432,7 +428,7 @@ def _is_vector(value: Any) -> bool:
     )
 
 
-def _labels_in(value: Any) -> _Labels | None:
+def labels_in(value: Any) -> _Labels | None:
     """An array or cell array as labels, None where it is none."""
     if isinstance(value, list) and all(map(_is_vector, value)):
         first, *others = vectors = [_in_memory(item).ravel() for item in value]
@@ -465,138 +461,9 @@ def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
 
 # -- NumPy files ----------------------------------------------------------------------------------
 
-_NUMBERED = re.compile(r"view_(\d+)")
-_DESCRIPTIVE = ("view_names", "kind")  # of numbered views
-
 
 def one_table(values: Any, source: Source) -> SourceContents:
     """Contents of a file that is one table (n, d), which is a view whatever its name."""
     table = values.T if source.samples_in == "columns" and values.ndim == 2 else values
     view = rows_of(table, name=source.view_name, file=str(source.path))
     return SourceContents(where=str(source.path), views=(view,))
-
-
-def load_npy(source: Source, **options: Any) -> NDArray[Any]:
-    """The array of a .npy file of numbers or text."""
-    with source.file.open("rb") as stream:
-        shape, dtype = _header(stream, source)
-        n_bytes = stream.tell() + math.prod(shape) * dtype.itemsize
-    if n_bytes < source.file.stat().st_size:
-        raise DataError(
-            f"{source.path} has data behind its first array, of shape {shape}, which np.load does not read. Save each array in "
-            "a file of its own, or all in one with np.savez."
-        )
-    return np.asanyarray(np.load(source.file, allow_pickle=False, **options))
-
-
-def _header(stream: Any, source: Source, where: str = "") -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type that an array declares, which are not those of Python objects."""
-    is_first = np.lib.format.read_magic(stream) == (1, 0)
-    shape, _, dtype = (
-        np.lib.format.read_array_header_1_0(stream)
-        if is_first
-        else np.lib.format.read_array_header_2_0(stream)
-    )
-    if dtype.hasobject:
-        raise DataError(
-            f"{source.path} holds Python objects{where}; they are refused, since loading them can run code of the person "
-            "who wrote the file. Save numbers or text arrays only (values.astype(float), labels.astype(str))"
-            f"{', or name the other arrays as views (--view NAME)' if where else ''}."
-        )
-    return shape, dtype
-
-
-def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
-    """Read one (n, d) array, or V kernels (n, n, V), mapped into memory rather than loaded."""
-    with unreadable(source, "a NumPy array (.npy) of numbers"):
-        values = load_npy(source, mmap_mode="r")
-        if values.ndim == 3:
-            return contents_of({source.view_name: values}, source, selection)
-        return one_table(values, source)
-
-
-def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read an archive with view_0, view_1, ..., of scipy.sparse.save_npz, or under other names."""
-    with unreadable(source, "a NumPy archive (.npz) of numbers", unpacks=True):
-        # Opened here: np.load leaves a damaged archive open.
-        stream = stack.enter_context(source.file.open("rb"))
-        archive = stack.enter_context(np.load(stream, allow_pickle=False))
-        keys = list(archive.files)
-        if {"format", "shape", "data"} <= set(keys) and not _array(archive, "format", source).ndim:
-            return one_table(_sparse_matrix(archive, source), source)
-        numbered = sorted(filter(_NUMBERED.fullmatch, keys), key=lambda key: int(key[5:]))
-        texts = {
-            key: _texts(archive, key, source) for key in _DESCRIPTIVE if key in keys and numbered
-        }
-        names = texts.get("view_names", numbered)
-        kinds = texts.get("kind", ["features"] * len(numbered))
-        for key, found in (("view_names", names), ("kind", kinds)):
-            if len(found) != len(numbered):
-                raise DataError(
-                    f"{source.path} has {len(found)} entries under {key!r} for {len(numbered)} views; there must "
-                    "be one for each."
-                )
-        name_of = dict(zip(numbered, names, strict=True))
-        variables: dict[str, Any] = {}
-        left: list[str] = []
-        for key in (*numbered, *(key for key in keys if key not in {*numbered, *texts})):
-            name = name_of.get(key, key)
-            if name in (*variables, *left):
-                raise DataError(
-                    f"{source.path} has two arrays called {name!r}; names must be unique. Rename one of them."
-                )
-            may_be_view = key in name_of or not numbered
-            has_role = key == selection.labels or _may_be_usual(key)
-            has_role = has_role or id_strength(key) == CERTAIN
-            is_wanted = not selection.views or any(
-                each.startswith(name) for each in selection.views
-            )
-            if may_be_view and not (has_role or is_wanted):
-                left.append(name)
-                continue
-            value = None
-            with (
-                nullcontext() if may_be_view or has_role else suppress(DataError)
-            ):  # objects are no ids
-                value = _array(archive, key, source)
-            if may_be_view or _labels_in(value) is not None or _ids_in(value):
-                variables[name] = value
-            else:
-                variables[name] = f"beside {numbered[0]}"
-        is_view = "sample_ids" in (selection.views or ())
-        ids = () if is_view else _ids_in(variables.get("sample_ids"))
-        if ids:  # also repeated ones, or too few, which are refused later
-            del variables["sample_ids"]
-        types = dict(zip(names, kinds, strict=True))
-        return contents_of(
-            variables, source, selection, sample_ids=ids or None, skipped=left, view_types=types
-        )
-
-
-def _sparse_matrix(archive: Any, source: Source) -> Any:
-    """The matrix of an archive that scipy.sparse.save_npz wrote."""
-    known = ("data", "indices", "indptr", "coords", "offsets", "row", "col", "format", "shape")
-    parts: dict[str, Any] = {
-        name: _array(archive, name, source) for name in known if name in archive.files
-    }
-    if {"row", "col"} <= set(parts):
-        parts["coords"] = (parts["row"], parts["col"])
-    form, shape = as_text(parts.pop("format").item()), parts.pop("shape")
-    return check_row_size(sparse_from_parts(form, parts, shape, str(source.path)), source)
-
-
-def _texts(archive: Any, key: str, source: Source) -> list[str]:
-    """The texts under a key."""
-    return [as_text(item) for item in _array(archive, key, source).ravel().tolist()]
-
-
-def _array(archive: Any, key: str, source: Source) -> NDArray[Any]:
-    """An array of an archive, once its sizes and type have been looked at."""
-    names = archive.zip.namelist()
-    member = archive.zip.getinfo(key if key in names else f"{key}.npy")
-    check_size(source, repr(key), member.file_size)
-    with archive.zip.open(member) as stream:
-        shape, dtype = _header(stream, source, f" under {key!r}")
-    if math.prod(shape) * dtype.itemsize > member.file_size:
-        raise ValueError(f"{key!r} declares shape {shape}, more than its {member.file_size} bytes")
-    return np.asarray(archive[key])

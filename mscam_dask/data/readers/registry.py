@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
 from mscam_dask.data.readers.matlab import read_mat
-from mscam_dask.data.readers.named_arrays import read_npy, read_npz
+from mscam_dask.data.readers.numpy_files import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
 from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
 from mscam_dask.data.readers.roles import Table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+TWIN = re.compile(r"[._](\d+|[xy])$")  # which pandas adds to a name that is there twice
 _FEW = 5  # rows in which numbers may differ, or count the rows, by chance
 
 Block = tuple[Mapping[int, Sequence[str]] | Sequence[Sequence[str]], NDArray[np.float64] | None]
@@ -233,32 +235,36 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
     ]
     for (one, ids), (other, other_ids) in itertools.combinations(matched, 2):
         for column, same in itertools.product(one.columns.values(), other.columns.values()):
-            are_named = column.key is not None and column.key == same.key
-            rivals = [own for own in (column, same) if own is not ids and own is not other_ids]
-            is_one = len(rivals) == 1  # which the ids of the other table match too
-            say_names = ids.key is not None and ids.key == other_ids.key
-            if not rivals or (is_one and say_names and not are_named):
-                continue
-            are_both = are_named or (column.is_unique and same.is_unique)
-            surer = rivals if is_one else [ids, other_ids]
-            if not are_both or _are_surer(surer, rivals, are_named=are_named and is_one):
-                continue
-            by_ids, places = (
-                places_of(two.spellings, own.spellings)
-                for own, two in ((ids, other_ids), (column, same))
-            )
-            n_ids, n_shared = np.count_nonzero(by_ids >= 0), np.count_nonzero(places >= 0)
-            least = (
-                0.5 if are_named or not is_one else 1
-            )  # few small numbers may be the same by chance
-            is_shared = n_shared >= least * min(len(column.texts), len(same.texts))
-            if is_shared and 2 * n_ids >= n_shared and ((by_ids != places) & (places >= 0)).any():
-                taken, rival = other_ids if column is ids else ids, rivals[0]
+            if _match_otherwise((column, same), (ids, other_ids)):
+                taken, rival = (other_ids, same) if column is ids else (ids, column)
                 raise DataError(
                     f"{one.where} and {other.where}: columns {taken.name!r} and {rival.name!r} match the samples in different "
                     f"ways. Drop one of them, or set id_column={taken.name!r} or id_column={rival.name!r} (--id-column), the one that is "
                     "in all files, or its position (0, 1, ...) where it has no name."
                 )
+
+
+def _match_otherwise(columns: tuple[Column, Column], ids: tuple[Column, Column]) -> bool:
+    """Return whether columns of two tables match the samples in another way than the ids, and as surely.
+
+    If one of them is the ids of its table, the other may be a second key with the same values, unless the ids have one name.
+    """
+    rivals = [column for column, own in zip(columns, ids, strict=True) if column is not own]
+    has_ids = len(rivals) == 1
+    are_named = columns[0].key is not None and columns[0].key == columns[1].key
+    if not rivals or not (are_named or all(column.is_unique for column in columns)):
+        return False
+    if has_ids and not are_named and ids[0].key is not None and ids[0].key == ids[1].key:
+        return False
+    if _are_surer(rivals if has_ids else ids, rivals, are_named=are_named and has_ids):
+        return False
+    places, by_ids = (places_of(two.spellings, one.spellings) for one, two in (columns, ids))
+    n_shared, n_ids = np.count_nonzero(places >= 0), np.count_nonzero(by_ids >= 0)
+    # a few small numbers may be the same by chance
+    least = 1.0 if has_ids and not are_named else 0.5
+    is_shared = n_shared >= least * min(len(column.texts) for column in columns)
+    differs = ((by_ids != places) & (places >= 0)).any()
+    return bool(is_shared and 2 * n_ids >= n_shared and differs)
 
 
 def _are_surer(ids: Sequence[Column], others: Sequence[Column], *, are_named: bool) -> bool:
@@ -278,6 +284,17 @@ def _are_surer(ids: Sequence[Column], others: Sequence[Column], *, are_named: bo
         or (column.numbers_rows and (column.counts_rows or are_rising(column.texts)))
         for column in others
     )
+
+
+def check_order(where: str, ids: Column, other: Column) -> None:
+    """Refuse a second column under the name of the sample ids, maybe numbered, that has them in another order."""
+    own, name = (TWIN.sub("", column.key or "") for column in (ids, other))
+    is_other = own == name and other.texts != ids.texts
+    if other.key and is_other and 2 * len({*other.texts} & {*ids.texts}) > len(other.texts):
+        raise DataError(
+            f"{where}: columns {ids.name!r} and {other.name!r} have the same sample ids in different orders, as two tables side by "
+            "side have. Write each to a file or sheet of its own, or drop one of the columns."
+        )
 
 
 def _unique(columns: Columns) -> dict[int, Column]:

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.fields import TRUTH, is_missing, is_number, number_of
 from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.views.conversion import rows_of
+from mscam_dask.errors import DataError
+
+_SHOWN_CHARS = 60  # of a cell in a message
 
 
 class TableRows:
@@ -82,3 +85,45 @@ def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] |
         return np.fromiter(map(float, texts), np.float64, len(fields))
     except ValueError:
         return None
+
+
+def values_of(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[Any]:
+    """Numbers of the features, (rows, features)."""
+    names = table.columns
+    for place in set(features) - set(rows.numbers):  # whose first fields are text
+        rows.floats(place, rows.texts[place].texts)
+    bad = {place: own for place in features if (own := rows.bad.get(place))}
+    if bad:
+        place = min(bad, key=lambda place: (min(bad[place]), place))
+        row = min(bad[place])
+        text = bad[place][row]
+        if "\n" in text:
+            remedy = "Close the quote in front of it."
+        elif any(map(str.isdigit, text)) and not text[0].isalpha():
+            remedy = (
+                f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
+                "separators of thousands: 1000.5; dates as days, and missing cells as NA. Name a column of ids (--id-column), "
+                "and another delimiter (--delimiter)."
+            )
+        else:
+            remedy = (
+                "Remove these rows if they are units or further headings, or the lines above them if they have the names of columns (--skip); write "
+                "NA for missing cells and numbers for categories (0 and 1 for no and yes); drop these columns, or name them if "
+                "they have ids or labels (--id-column, --labels)."
+            )
+        raise DataError(
+            f"{table.where}: column {names[place]!r} has {len(bad[place])} value(s) that are not numbers, the "
+            f"first {text[:_SHOWN_CHARS]!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
+            f"values. {remedy}"
+        )
+    if not features:
+        raise DataError(
+            f"{table.where} has no column beside ids and labels, in {list(names[:6])}; a view has at least one. Choose the "
+            "others with views=[...] (--view NAME, [data] views), or tell the delimiter (--delimiter) if these are several."
+        )
+    if not len(rows.values):
+        raise DataError(f"{table.where} has a header and no line below; it needs one per sample.")
+    slots = np.flatnonzero(np.isin(rows.numbers, features))
+    if slots[-1] - slots[0] == len(slots) - 1:  # no copy
+        return rows.values[:, slots[0] : slots[-1] + 1]
+    return rows.values[:, slots]

@@ -28,8 +28,16 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
     unlike_most,
 )
-from mscam_dask.data.readers.roles import IdColumn, MayBeIds, Table, id_columns, with_ids
-from mscam_dask.data.readers.table_rows import TableRows
+from mscam_dask.data.readers.roles import (
+    TWIN,
+    IdColumn,
+    MayBeIds,
+    Table,
+    check_order,
+    id_columns,
+    with_ids,
+)
+from mscam_dask.data.readers.table_rows import TableRows, values_of
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed
@@ -60,13 +68,11 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
     r"tpm|[fr]pkm|cpm|abundance|quantity|num|frac|percent)(?![^\W_])[\W_]*",
     re.IGNORECASE,
 )
-_TWIN = re.compile(r"[._](\d+|[xy])$")  # which pandas adds to a name that is there twice
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
 _SOME_SAMPLES = 8  # beyond all of which most values of a sample hardly are
 _TURN = "if the other columns are the samples, set --samples-in columns"
-_SHOWN_CHARS = 60  # of a cell in a message
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -131,7 +137,7 @@ def _rows_of(table: Table, elsewhere: Collection[str], selection: Selection) -> 
         column, name = table.head_of(place), table.columns[place]
         if column.strength == CERTAIN and (place == free[0] or name != ""):
             return True
-        is_named = column.may_number_rows or id_strength(_TWIN.sub("", name))
+        is_named = column.may_number_rows or id_strength(TWIN.sub("", name))
         if (is_named and not column.has_decimals) or are_padded(column.texts):
             return True
         may_be_shared = place in (*free[:2], *numbers[:2]) or name.lower() in elsewhere
@@ -185,7 +191,7 @@ def _on_rows(
         _check_names(table, own)
     values = np.empty((0, 0))
     if features or not labels:
-        values = _values(table, rows, features)
+        values = values_of(table, rows, features)
     named = [names[place] for place in features]
     have_ids = own is not None and not own.numbers_rows
     if have_ids or table.source.id_column is None:
@@ -238,7 +244,7 @@ def _left_out(
         if place in left_out or place in labels or column is ids:
             continue
         if ids is not None:
-            _check_order(table, ids, column)
+            check_order(table.where, ids, column)
         is_behind_numbers = numbered == [*range(place)]
         reason = _why_no_feature(place, column, ids, is_behind_numbers=is_behind_numbers)
         if reason:
@@ -323,17 +329,6 @@ def _notes_of_long(table: Table, values: NDArray[Any], names: Sequence[str]) -> 
     )
 
 
-def _check_order(table: Table, ids: Column, other: Column) -> None:
-    """Refuse a second column under the name of the sample ids, maybe numbered, that has them in another order."""
-    own, name = (_TWIN.sub("", column.key or "") for column in (ids, other))
-    is_other = own == name and other.texts != ids.texts
-    if other.key and is_other and 2 * len({*other.texts} & {*ids.texts}) > len(other.texts):
-        raise DataError(
-            f"{table.where}: columns {ids.name!r} and {other.name!r} have the same sample ids in different orders, as two tables side by "
-            "side have. Write each to a file or sheet of its own, or drop one of the columns."
-        )
-
-
 def _names_of_features(table: Table) -> IdColumn | None:
     """The column with the names of features: the first, where its values are unlike samples, else that of ids."""
     first, places = table.head_of(0), range(len(table.columns))
@@ -401,7 +396,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         _check_names(table, table.column(key.position, feature_names))
         if of_labels:
             rows.values = rows.values[kept]
-    values = _values(table, rows, samples).T
+    values = values_of(table, rows, samples).T
     notes = _check_descriptions(table, samples, values)
     notes += notes_of_labels(values, feature_names or (), has_names=True)
     if table.has_header:
@@ -562,48 +557,6 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
             "missing cells": str(int(np.isnan(values).sum())),
         },
     )
-
-
-def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[Any]:
-    """Numbers of the features, (rows, features)."""
-    names = table.columns
-    for place in set(features) - set(rows.numbers):  # whose first fields are text
-        rows.floats(place, rows.texts[place].texts)
-    bad = {place: own for place in features if (own := rows.bad.get(place))}
-    if bad:
-        place = min(bad, key=lambda place: (min(bad[place]), place))
-        row = min(bad[place])
-        text = bad[place][row]
-        if "\n" in text:
-            remedy = "Close the quote in front of it."
-        elif any(map(str.isdigit, text)) and not text[0].isalpha():
-            remedy = (
-                f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
-                "separators of thousands: 1000.5; dates as days, and missing cells as NA. Name a column of ids (--id-column), "
-                "and another delimiter (--delimiter)."
-            )
-        else:
-            remedy = (
-                "Remove these rows if they are units or further headings, or the lines above them if they have the names of columns (--skip); write "
-                "NA for missing cells and numbers for categories (0 and 1 for no and yes); drop these columns, or name them if "
-                "they have ids or labels (--id-column, --labels)."
-            )
-        raise DataError(
-            f"{table.where}: column {names[place]!r} has {len(bad[place])} value(s) that are not numbers, the "
-            f"first {text[:_SHOWN_CHARS]!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
-            f"values. {remedy}"
-        )
-    if not features:
-        raise DataError(
-            f"{table.where} has no column beside ids and labels, in {list(names[:6])}; a view has at least one. Choose the "
-            "others with views=[...] (--view NAME, [data] views), or tell the delimiter (--delimiter) if these are several."
-        )
-    if not len(rows.values):
-        raise DataError(f"{table.where} has a header and no line below; it needs one per sample.")
-    slots = np.flatnonzero(np.isin(rows.numbers, features))
-    if slots[-1] - slots[0] == len(slots) - 1:  # no copy
-        return rows.values[:, slots[0] : slots[-1] + 1]
-    return rows.values[:, slots]
 
 
 def _mirrored(values: NDArray[Any]) -> NDArray[Any] | None:
