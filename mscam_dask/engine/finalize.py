@@ -82,9 +82,9 @@ def finalize(
 ) -> Solution:
     """Return the solution: the last graph if it has c components and its partition stays, otherwise the partition graph.
 
-    The partition graph is rebuilt from the best partition, or from a candidate with better borders; with enough known
-    labels, which chose the best partition, there is no candidate, and walks on the last graph move samples of that partition.
-    Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
+    The partition graph is rebuilt from the best partition, or from a candidate: with enough known labels one that misses clearly
+    fewer of them, otherwise one with better borders that does not miss more. Walks on the last graph move samples of the best partition if labels
+    are enough. Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
     """
     stage, prepared = session.stage("final"), context.prepared
     final = _reached(stage, state, context)
@@ -96,12 +96,9 @@ def finalize(
     tested = submit_tests(stage, labels, prepared.scorer.points(prepared.bordered), context)
     if final is not None:  # workers have time for the embeddings while the borders are tested
         embeddings = _embedded(stage, final.graph, state, context)
-    other = None
-    if prepared.deciding is None:
-        other, tested = choose_partition(stage, state.graph, labels, score, tested, context)
-        if other is not None and prepared.known is not None:  # too few labels to decide
-            other = _with_known(stage.sub("other"), other, context)
+    other, tested = _better_partition(stage, state, labels, score, tested, context)
     if other is not None:
+        other = _with_known(stage.sub("other"), other, context)
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context)
         tested = submit_tests(stage, final.labels, tested.points, context)
     elif final is None:
@@ -114,6 +111,26 @@ def finalize(
     if final.graph is not state.graph:  # it is rebuilt
         embeddings = _embedded(stage, final.graph, state, context)
     return _solution(stage, final, assessment, embeddings, context, session, state)
+
+
+def _better_partition(
+    stage: Stage,
+    state: LoopState,
+    labels: Handle,
+    score: PartitionScore,
+    tested: _Tested,
+    context: FitContext,
+) -> tuple[Handle | None, _Tested]:
+    """Return the candidate that takes the place of the fit's partition, None without, and the tests in the points that are used."""
+    deciding = context.prepared.deciding
+    found = None if deciding is None else _choose_by_known(stage, state, tested, context)
+    if found is not None:
+        return found, tested
+    found, in_points = choose_partition(stage, state.graph, labels, score, tested, context)
+    if found is None or deciding is None:
+        return found, in_points
+    misses_more = stage.value(stage.submit(n_missed, found, deciding)) > score.n_missed
+    return (None, tested) if misses_more else (found, in_points)
 
 
 def _best_labels(stage: Stage, state: LoopState, context: FitContext) -> Handle:
@@ -325,15 +342,47 @@ def choose_partition(
         found, _ = _better_candidate(stage, tested, graphs, cuts, context, [search])
         if is_supported or found is not None:
             own = tested
-    if found is None:
-        return None, own
-    found = stage.submit(canonical_labels, found)
+    return None if found is None else _of_all_samples(stage, graph, found, context), own
+
+
+def _choose_by_known(
+    stage: Stage, state: LoopState, tested: _Tested, context: FitContext
+) -> Handle | None:
+    """Return a candidate that misses clearly fewer known samples than the best partition of the fit, None without."""
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
+    known, best = prepared.known, state.best.labels
+    assert known is not None
     if prepared.compared is not None:
-        partial = np.full(prepared.n_samples, -1, dtype=np.int64)
-        partial[prepared.compared] = stage.value(found)
-        rows, order = list(graph.rows), prepared.order.order
-        found = stage.submit(extended_labels, rows, order, partial, context.parameters.n_clusters)
-    return found, own
+        known, best = known[prepared.compared], stage.item(best, prepared.compared)
+    linkages = (
+        stage.submit(choice.graph_linkages, graphs, n_clusters),
+        stage.submit(choice.point_linkages, tested.points),
+    )
+    candidates = [
+        stage.submit(choice.candidate_partitions, tested.points, trees, n_clusters)
+        for trees in linkages
+    ]
+    partitions = stage.submit(
+        functools.reduce, operator.add, [[best], *candidates], kind="partitions"
+    )
+    found = stage.value(stage.submit(choice.best_by_known, partitions, graphs, known))
+    return (
+        _of_all_samples(stage, state.graph, stage.item(partitions, found), context)
+        if found
+        else None
+    )
+
+
+def _of_all_samples(stage: Stage, graph: Graph, labels: Handle, context: FitContext) -> Handle:
+    """Submit a partition of the compared samples in canonical order, extended to all samples."""
+    labels, prepared = stage.submit(canonical_labels, labels), context.prepared
+    if prepared.compared is None:
+        return labels
+    partial = np.full(prepared.n_samples, -1, dtype=np.int64)
+    partial[prepared.compared] = stage.value(labels)
+    rows, order = list(graph.rows), prepared.order.order
+    return stage.submit(extended_labels, rows, order, partial, context.parameters.n_clusters)
 
 
 def _better_candidate(

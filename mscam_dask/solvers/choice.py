@@ -29,6 +29,7 @@ from mscam_dask.solvers.borders import (
     largest_p_value,
     reassigned,
 )
+from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share, view_graph
 from mscam_dask.solvers.spectral_cut import nearest_mean, sampled_rows
 from mscam_dask.types.result import SMALLEST, Borders
@@ -175,6 +176,27 @@ def linkage_partition(one: Linkage, n_clusters: int, smallest: int) -> list[NDAr
 
 Search = tuple[JointPoints, Sequence[ReferenceGraphs], Sequence[Linkage]]
 """Points, the graphs of their views, and linkages, in which a better partition is searched."""
+
+
+def best_by_known(
+    partitions: Sequence[NDArray[np.int64]],
+    views: Sequence[ReferenceGraphs],
+    known: NDArray[np.int64],
+) -> int:
+    """Position of the partition that misses fewest known samples (n,), and of several explains the largest share.
+
+    It is 0 unless the first misses more by over one standard error, as counts of Poisson.
+    """
+    missed = [n_missed(labels, known) for labels in partitions]
+    fewest = min(missed)
+    if (missed[0] - fewest) ** 2 <= missed[0] + fewest:
+        return 0
+    shares = [
+        (explained_share(views, labels), -index)
+        for index, (labels, count) in enumerate(zip(partitions, missed, strict=True))
+        if count == fewest
+    ]
+    return -max(shares)[1]
 
 
 def best_by_borders(

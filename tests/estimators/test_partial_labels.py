@@ -58,6 +58,25 @@ def test_known_labels_say_which_of_two_groupings_is_meant(meant: int) -> None:
     assert adjusted_rand_score(groupings[meant], fit(views, known, 2).labels_) > 0.9
 
 
+@pytest.mark.parametrize(
+    ("classes", "sizes", "distance", "seed"),
+    [([0], (480, 14, 6), 8.0, 0), ([1, 2], (450, 40, 10), 5.0, 1)],
+    ids=["largest", "others"],
+)
+def test_known_labels_do_not_split_the_largest_of_unequal_clusters(
+    classes: list[int], sizes: tuple[int, ...], distance: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat([0, 1, 2], sizes))
+    means = rng.normal(size=(3, 3, 10))
+    means *= distance / np.sqrt(2) / np.linalg.norm(means, axis=2, keepdims=True)
+    views = [rng.normal(size=(len(labels), 10)) + one[labels] for one in means]
+    known = np.where(np.isin(labels, classes) & (rng.random(len(labels)) < 0.2), labels, -1)
+    found = fit(views, known, 3).labels_
+    assert adjusted_rand_score(labels, found) > 0.9
+    assert_kept(found, known)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["prokaryotic", "landuse21", "mnist4"])
 def test_five_percent_of_the_labels_raise_the_agreement_on_real_data(name: str) -> None:

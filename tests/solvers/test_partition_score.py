@@ -20,6 +20,7 @@ from mscam_dask.solvers.choice import (
     Linkage,
     Search,
     best_by_borders,
+    best_by_known,
     best_by_p_value,
     candidate_partitions,
     diffusion_coordinates,
@@ -260,6 +261,24 @@ def separated_pairs(points: JointPoints, labels: NDArray[np.int64], c: int) -> l
 def halves_of(score: Array) -> NDArray[np.int64]:
     """Labels of the samples below and above the median."""
     return (score > np.median(score)).astype(np.int64)
+
+
+def test_a_candidate_takes_the_place_of_the_first_if_it_misses_clearly_fewer_known_samples() -> (
+    None
+):
+    true = np.repeat([0, 1], 20)
+    views = graphs(true)
+    known = np.where(np.arange(40) % 2 == 0, true, -1)
+    halves, other_halves, nearly = true.copy(), 1 - true, true.copy()
+    nearly[:2] = 1  # misses one of 20
+    odd = np.arange(40) // 10 % 2  # misses half
+    assert best_by_known([odd, nearly, halves], views, known) == 2
+    assert (
+        best_by_known([nearly, halves], views, known) == 0
+    )  # one sample more is no clear difference
+    shifted = np.where(known < 0, 0, true)
+    shifted[-1] = 1
+    assert best_by_known([odd, shifted, other_halves], views, known) == 2  # neighbors explain it
 
 
 def test_a_candidate_with_a_border_takes_the_place_of_halves_if_neighbors_explain_it() -> None:
