@@ -332,7 +332,9 @@ class DaskExecutor:
         wait_for_a_worker(self._client, self._timeout_s)
         if not self.shares_memory:
             check_versions(self._client, self._timeout_s)
-            ask_workers(self._client, _prepare_process, timeout_s=self._timeout_s)
+            # a worker that loads for long goes on with it in its first task, and a lost scheduler is found there
+            with contextlib.suppress(SchedulerLostError):
+                ask_workers(self._client, _prepare_process, timeout_s=self._timeout_s)
         self._stack.enter_context(_FIT_CONFIG)
         self._stack.enter_context(PinnedBlas())
         return self

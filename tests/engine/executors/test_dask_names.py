@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import time
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from distributed import Client, span
 from scipy.sparse import csr_array
 
+from mscam_dask.engine.executors import dask as module
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.linalg.orthonormal import Basis
@@ -97,3 +100,15 @@ def test_the_processes_of_all_workers_are_prepared_before_their_first_task() -> 
         assert set(client.run(gc.get_freeze_count).values()) == {0}
         with DaskExecutor(client):
             assert min(client.run(gc.get_freeze_count).values()) > 0
+
+
+def test_a_worker_that_loads_for_long_goes_on_with_it_in_its_first_task() -> None:
+    def slow() -> None:
+        time.sleep(3.0)
+
+    with (
+        local_client(1) as client,
+        mock.patch.object(module, "_prepare_process", slow),
+        DaskExecutor(client, timeout_s=1.0) as executor,
+    ):
+        assert executor.gather([executor.submit(abs, -2, key="first/0")]) == [2]
