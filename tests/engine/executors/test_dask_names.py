@@ -97,9 +97,9 @@ def test_tasks_dealt_to_a_worker_that_is_gone_run_on_another() -> None:
 
 def test_the_processes_of_all_workers_are_prepared_before_their_first_task() -> None:
     with local_client(2) as client:
-        assert set(client.run(gc.get_freeze_count).values()) == {0}
+        before = max(client.run(gc.get_freeze_count).values())
         with DaskExecutor(client):
-            assert min(client.run(gc.get_freeze_count).values()) > 0
+            assert min(client.run(gc.get_freeze_count).values()) > before
 
 
 def test_a_worker_that_loads_for_long_goes_on_with_it_in_its_first_task() -> None:
