@@ -83,8 +83,8 @@ def finalize(
     """Return the solution: the last graph if it has c components and its partition stays, otherwise the partition graph.
 
     The partition graph is rebuilt from the best partition, or from a candidate: with enough known labels one that misses clearly
-    fewer of them, otherwise one with better borders that does not miss more. Walks on the last graph move samples of the best partition if labels
-    are enough. Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
+    fewer of them, otherwise one with better borders that does not miss more. With enough known labels, walks on the last graph move
+    samples of the best partition. Known samples are in the cluster of their class. Samples of one group in `equal` (n,), −1 for those of none, get one label.
     """
     stage, prepared = session.stage("final"), context.prepared
     final = _reached(stage, state, context)
@@ -111,26 +111,6 @@ def finalize(
     if final.graph is not state.graph:  # it is rebuilt
         embeddings = _embedded(stage, final.graph, state, context)
     return _solution(stage, final, assessment, embeddings, context, session, state)
-
-
-def _better_partition(
-    stage: Stage,
-    state: LoopState,
-    labels: Handle,
-    score: PartitionScore,
-    tested: _Tested,
-    context: FitContext,
-) -> tuple[Handle | None, _Tested]:
-    """Return the candidate that takes the place of the fit's partition, None without, and the tests in the points that are used."""
-    deciding = context.prepared.deciding
-    found = None if deciding is None else _choose_by_known(stage, state, tested, context)
-    if found is not None:
-        return found, tested
-    found, in_points = choose_partition(stage, state.graph, labels, score, tested, context)
-    if found is None or deciding is None:
-        return found, in_points
-    misses_more = stage.value(stage.submit(n_missed, found, deciding)) > score.n_missed
-    return (None, tested) if misses_more else (found, in_points)
 
 
 def _best_labels(stage: Stage, state: LoopState, context: FitContext) -> Handle:
@@ -314,64 +294,101 @@ def submit_tests(stage: Stage, labels: Handle, points: Handle, context: FitConte
     return _Tested(points, own, tested, stage.submit(views_agree, graphs, points, own))
 
 
-def choose_partition(
+class _Candidates:
+    """Candidate partitions of the compared samples in some points; each kind is submitted when it is first used."""
+
+    def __init__(
+        self, stage: Stage, points: Handle, graphs: Sequence[Handle], context: FitContext
+    ) -> None:
+        self.points, self.graphs = points, graphs
+        self._stage, self._n_clusters = stage, context.parameters.n_clusters
+
+    @functools.cached_property
+    def of_graphs(self) -> tuple[Handle, Handle]:
+        """Linkages of the reference graphs, and the partitions from them."""
+        found = self._stage.submit(choice.graph_linkages, self.graphs, self._n_clusters)
+        return found, self._partitions(found)
+
+    @functools.cached_property
+    def of_points(self) -> tuple[Handle, Handle]:
+        """Linkages of the points, and the partitions from them."""
+        found = self._stage.submit(choice.point_linkages, self.points)
+        return found, self._partitions(found)
+
+    def _partitions(self, linkages: Handle) -> Handle:
+        return self._stage.submit(
+            choice.candidate_partitions, self.points, linkages, self._n_clusters
+        )
+
+
+def _better_partition(
     stage: Stage,
-    graph: Graph,
+    state: LoopState,
     labels: Handle,
     score: PartitionScore,
     own: _Tested,
     context: FitContext,
 ) -> tuple[Handle | None, _Tested]:
-    """Return another partition than that of the fit, if its borders support it better than the `own` ones of the fit.
+    """Return the candidate that takes the place of the partition of the fit, None without, and the tests of the fit in the points that are used."""
+    prepared = context.prepared
+    graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
+    candidates = _Candidates(stage, own.points, graphs, context)
+    if prepared.deciding is not None:
+        found = _choose_by_known(stage, state.best.labels, candidates, context)
+        if found is not None:
+            return _of_all_samples(stage, state.graph, found, context), own
+    found, tested = _choose_by_borders(stage, labels, score, own, candidates, context)
+    if found is None:
+        return None, tested
+    found = _of_all_samples(stage, state.graph, found, context)
+    if prepared.deciding is not None:
+        missed = stage.submit(n_missed, found, prepared.deciding)
+        if stage.value(missed) > score.n_missed:
+            return None, own
+    return found, tested
+
+
+def _choose_by_known(
+    stage: Stage, best: Handle, candidates: _Candidates, context: FitContext
+) -> Handle | None:
+    """Return a candidate that misses clearly fewer known samples than the best partition of the fit, None without."""
+    known, rows = context.prepared.known, context.prepared.compared
+    assert known is not None
+    if rows is not None:
+        known, best = known[rows], stage.item(best, rows)
+    lists = [[best], candidates.of_graphs[1], candidates.of_points[1]]
+    partitions = stage.submit(functools.reduce, operator.add, lists, kind="partitions")
+    found = stage.value(stage.submit(choice.best_by_known, partitions, candidates.graphs, known))
+    return stage.item(partitions, found) if found else None
+
+
+def _choose_by_borders(
+    stage: Stage,
+    labels: Handle,
+    score: PartitionScore,
+    own: _Tested,
+    candidates: _Candidates,
+    context: FitContext,
+) -> tuple[Handle | None, _Tested]:
+    """Return a candidate whose borders support it better than the `own` ones support the partition of the fit, None without.
 
     If these support the fit, only candidates of the graphs are compared, and none if the fit is nearly perfect. If nothing is supported,
     points with rows of unit length are tried too. The tests of the fit come with it, in the points that are used.
     """
-    prepared = context.prepared
     is_supported = stage.value(own.borders).support
     if is_supported and is_nearly_perfect(score, context.parameters):
         return None, own
-    graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
     cuts = [] if is_supported else _initial_cut(stage, context)
-    found, search = _better_candidate(stage, own, graphs, cuts, context)
-    unit = None if is_supported or found is not None else unit_points(stage, prepared)
-    if unit is not None:
-        tested = submit_tests(stage, labels, unit, context)
-        is_supported = stage.value(tested.borders).support
-        graphs = [stage.submit(unit_graphs, view) for view in graphs]
-        found, _ = _better_candidate(stage, tested, graphs, cuts, context, [search])
-        if is_supported or found is not None:
-            own = tested
-    return None if found is None else _of_all_samples(stage, graph, found, context), own
-
-
-def _choose_by_known(
-    stage: Stage, state: LoopState, tested: _Tested, context: FitContext
-) -> Handle | None:
-    """Return a candidate that misses clearly fewer known samples than the best partition of the fit, None without."""
-    prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
-    known, best = prepared.known, state.best.labels
-    assert known is not None
-    if prepared.compared is not None:
-        known, best = known[prepared.compared], stage.item(best, prepared.compared)
-    linkages = (
-        stage.submit(choice.graph_linkages, graphs, n_clusters),
-        stage.submit(choice.point_linkages, tested.points),
-    )
-    candidates = [
-        stage.submit(choice.candidate_partitions, tested.points, trees, n_clusters)
-        for trees in linkages
-    ]
-    partitions = stage.submit(
-        functools.reduce, operator.add, [[best], *candidates], kind="partitions"
-    )
-    found = stage.value(stage.submit(choice.best_by_known, partitions, graphs, known))
-    return (
-        _of_all_samples(stage, state.graph, stage.item(partitions, found), context)
-        if found
-        else None
-    )
+    found, search = _better_candidate(stage, own, candidates, cuts, context)
+    unit = None if is_supported or found is not None else unit_points(stage, context.prepared)
+    if unit is None:
+        return found, own
+    tested = submit_tests(stage, labels, unit, context)
+    graphs = [stage.submit(unit_graphs, view) for view in candidates.graphs]
+    of_unit = _Candidates(stage, unit, graphs, context)
+    found, _ = _better_candidate(stage, tested, of_unit, cuts, context, [search])
+    is_used = found is not None or stage.value(tested.borders).support
+    return found, tested if is_used else own
 
 
 def _of_all_samples(stage: Stage, graph: Graph, labels: Handle, context: FitContext) -> Handle:
@@ -388,7 +405,7 @@ def _of_all_samples(stage: Stage, graph: Graph, labels: Handle, context: FitCont
 def _better_candidate(
     stage: Stage,
     tested: _Tested,
-    graphs: Sequence[Handle],
+    candidates: _Candidates,
     cuts: list[Handle],
     context: FitContext,
     earlier: Sequence[list[Any]] = (),
@@ -398,21 +415,18 @@ def _better_candidate(
     `cuts` are the spectral cuts among which the best partition is searched, if the number of clusters was given; `earlier`
     are the searches in other points that found none.
     """
-    points, n_clusters = tested.points, context.parameters.n_clusters
-    linkages: Any = stage.submit(choice.graph_linkages, graphs, n_clusters)
-    candidates: list[Any] = [
-        stage.submit(choice.candidate_partitions, points, linkages, n_clusters)
-    ]
+    points, graphs, n_clusters = candidates.points, candidates.graphs, context.parameters.n_clusters
+    linkages: Any
+    linkages, of_graphs = candidates.of_graphs
+    lists: list[Any] = [[tested.labels], of_graphs]
     if not stage.value(tested.borders).support:
-        of_points = stage.submit(choice.point_linkages, points)
-        candidates.append(stage.submit(choice.candidate_partitions, points, of_points, n_clusters))
-        linkages = stage.submit(operator.add, linkages, of_points, kind="linkages")
+        more, of_points = candidates.of_points
+        linkages = stage.submit(operator.add, linkages, more, kind="linkages")
         count_labels: Any = context.count_labels
         if count_labels is None:  # as "auto" has it for this number
             best_of_count = stage.submit(choice.best_by_p_value, points, linkages, cuts, n_clusters)
             count_labels = stage.item(best_of_count, 1)
-        candidates.append([count_labels])
-    lists = [[tested.labels], *candidates]
+        lists += [of_points, [count_labels]]
     partitions = stage.submit(functools.reduce, operator.add, lists, kind="partitions")
     if context.n_clusters_selection is not None:
         linkages = []  # more clusters were tried

@@ -183,9 +183,9 @@ def best_by_known(
     views: Sequence[ReferenceGraphs],
     known: NDArray[np.int64],
 ) -> int:
-    """Position of the partition that misses fewest known samples (n,), and of several explains the largest share.
+    """Position of the partition that misses fewest known samples, and of several the one with the largest explained share.
 
-    It is 0 unless the first misses more by over one standard error, as counts of Poisson.
+    It is 0 unless the first misses more by over one standard error of the difference, as counts of Poisson.
     """
     missed = [n_missed(labels, known) for labels in partitions]
     fewest = min(missed)

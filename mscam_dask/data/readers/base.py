@@ -148,7 +148,7 @@ class SourceContents:
     """Contents of one source: requested views, labels (n,) and sample ids (n,), and how they were found.
 
     `skipped` are names of possible other views, `cell_arrays` the views of each cell array, by name; `may_be_ids` are
-    vectors with one id for each sample, of which another source may tell that they are the ids;
+    vectors and columns of unique texts, each of which may have the sample ids;
     `labels_explicit` says that the labels were requested; `origin` has what was decided in few words, by title.
     """
 

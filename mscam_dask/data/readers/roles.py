@@ -107,7 +107,7 @@ Columns = Mapping[int, Column]
 
 @dataclass(frozen=True)
 class MayBeIds:
-    """Columns of a source that may have its sample ids, the one that is known to, and one unless other sources tell.
+    """Columns of a source that may have its sample ids; `told` has them, `otherwise` is taken unless another source decides.
 
     Those in front of a table may be shared under any name, and all vectors of an archive.
     """
@@ -247,7 +247,7 @@ def _check_agreement(sources: Sequence[MayBeIds], found: Sequence[IdColumn | Non
 def _match_otherwise(columns: tuple[Column, Column], ids: tuple[Column, Column]) -> bool:
     """Return whether columns of two tables match the samples in another way than the ids, and as surely.
 
-    If one of them is the ids of its table, the other may be a second key with the same values, unless the ids have one name.
+    If one of them is the ids of its table, the other may be a second key with the same values, unless the ids have the same name.
     """
     rivals = [column for column, own in zip(columns, ids, strict=True) if column is not own]
     has_ids = len(rivals) == 1
@@ -268,9 +268,9 @@ def _match_otherwise(columns: tuple[Column, Column], ids: tuple[Column, Column])
 
 
 def _are_surer(ids: Sequence[Column], others: Sequence[Column], *, are_named: bool) -> bool:
-    """Return whether columns have ids rather than others, which have no or weaker names of ids, or number the rows.
+    """Return whether columns are ids more surely than others, which have no or weaker names of ids, or number the rows.
 
-    `are_named` says that others have the name of the ids of one table.
+    `are_named` says that the others have the same name as the ids of a table.
     """
     own, other = (
         max(0 if column.may_number_rows else column.strength for column in columns)

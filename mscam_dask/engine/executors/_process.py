@@ -161,11 +161,16 @@ def keep_loaded_objects() -> None:
     gc.freeze()
 
 
+def prepare_process() -> None:
+    """Prepare the process of a worker for tasks."""
+    if keep_freed_memory():  # not the process of a driver, whose objects are of users
+        keep_loaded_objects()
+
+
 def prepare_worker() -> None:
     """Prepare the process and the thread of a worker for tasks."""
     PinnedBlas.pin_permanently()
-    if keep_freed_memory():  # not the process of a driver, whose objects are of users
-        keep_loaded_objects()
+    prepare_process()
 
 
 _resident_bytes = [0]

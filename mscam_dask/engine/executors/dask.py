@@ -34,9 +34,8 @@ from mscam_dask.engine.executors._process import (
     PinnedBlas,
     RefCountedContext,
     aligned,
-    keep_freed_memory,
-    keep_loaded_objects,
     make_measurable,
+    prepare_process,
     prepare_worker,
     return_freed_memory,
 )
@@ -157,11 +156,10 @@ def check_versions(client: Client, timeout_s: float) -> None:
             )
 
 
-def _prepare_process() -> None:
-    """Load the modules of all tasks, and prepare the process; without it each worker starts its first task with that."""
-    _ = mscam_dask.MSCAM  # loads them
-    if keep_freed_memory():
-        keep_loaded_objects()
+def _load_package() -> None:
+    """Load the modules of all tasks, and prepare the process; otherwise the first task of each worker waits for this."""
+    _ = mscam_dask.MSCAM  # imports them
+    prepare_process()
 
 
 def ask_workers(
@@ -332,9 +330,9 @@ class DaskExecutor:
         wait_for_a_worker(self._client, self._timeout_s)
         if not self.shares_memory:
             check_versions(self._client, self._timeout_s)
-            # a worker that loads for long goes on with it in its first task, and a lost scheduler is found there
+            # the first task of a slow worker waits until it has loaded; a lost scheduler fails the next request
             with contextlib.suppress(SchedulerLostError):
-                ask_workers(self._client, _prepare_process, timeout_s=self._timeout_s)
+                ask_workers(self._client, _load_package, timeout_s=self._timeout_s)
         self._stack.enter_context(_FIT_CONFIG)
         self._stack.enter_context(PinnedBlas())
         return self

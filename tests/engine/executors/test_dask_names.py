@@ -108,7 +108,7 @@ def test_a_worker_that_loads_for_long_goes_on_with_it_in_its_first_task() -> Non
 
     with (
         local_client(1) as client,
-        mock.patch.object(module, "_prepare_process", slow),
+        mock.patch.object(module, "_load_package", slow),
         DaskExecutor(client, timeout_s=1.0) as executor,
     ):
         assert executor.gather([executor.submit(abs, -2, key="first/0")]) == [2]
