@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, csv_of, outcome
 from tests.messages import quotes, raises
 
 
-def test_labels_in_a_table_of_their_own(tmp_path: Path) -> None:
-    kinds = dict(zip(A.index, "uvw" * 4, strict=True))
+@pytest.mark.parametrize("names", ["uvw", ["class 0", "class 1", "class 2"]])
+def test_labels_in_a_table_of_their_own(tmp_path: Path, names: Sequence[str]) -> None:
+    kinds = dict(zip(A.index, [*names] * 4, strict=True))
     (tmp_path / "a.csv").write_text(csv_of(A))
     (tmp_path / "kinds.csv").write_text(csv_of(pd.DataFrame({"class": kinds}).iloc[ORDER]))
     sources = [tmp_path / "a.csv", tmp_path / "kinds.csv"]

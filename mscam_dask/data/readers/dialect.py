@@ -83,7 +83,7 @@ def dialect_of(source: Source, lines: list[str], told: str | None) -> Dialect:
         {len(row) for row in one.rows} == {one.width} for one in (best, blanks)
     )
     is_doubted = not are_thousands and (are_blanks_full or not are_full)
-    if best.delimiter == "," and abs(len(blanks.rows[0]) - blanks.width) < 2:
+    if best.delimiter == blanks.decimal and abs(len(blanks.rows[0]) - blanks.width) < 2:
         is_doubted |= blanks.fit > 2 * best.fit  # commas may be decimal marks
     return blanks if is_doubted and blanks.fit > best.fit else best
 
