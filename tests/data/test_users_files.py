@@ -48,7 +48,6 @@ YEARS = A.set_axis(["2001", "2002", "2003", "2004"], axis=1)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
 GERMAN = csv_of(A, sep=";", decimal=",")
 LINES = csv_of(A).splitlines()
-LONG = A.set_axis(NUMBERS).rename_axis("nummer").set_axis(range(4), axis=1).stack().reset_index()
 TITLE = "what,we,found,last,year\n"
 HASHED = A.set_axis(["age", "# of visits", "bmi", "no#"], axis=1)
 PRECISE = A * np.pi * 1e-7
@@ -142,7 +141,6 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a title above two columns": (({"a.csv": "\n".join(["Table S1", *(",".join(line.split(",")[:2]) for line in LINES)])}, (A[["a0"]],)), "Table S1"),
     "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a title above years": (beside(TITLE + csv_of(YEARS, "site"), frame=YEARS), "site"),
-    "a long table": (({"a.csv": LONG.to_csv(index=False)}, (A,)), "--id-column none"),
     "delimiters above the header": (beside(",,,,\n" + csv_of(A)), "--skip 1"),
     "a title above ids": (beside(TITLE + csv_of(A)), "--skip"),
     "two tables side by side, read and written by pandas": (
@@ -434,36 +432,12 @@ def test_columns_outside_the_range_of_samples_whose_names_tell_nothing_are_told(
 # ----------------------------------------------------------------------------- other formats
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
-@pytest.mark.parametrize("indexed", [True, False])
-def test_ids_of_arrow_files(tmp_path: Path, suffix: str, indexed: bool) -> None:
-    pytest.importorskip("pyarrow")
-    frames = {"a": IN_NUMBERS, "b": B.set_axis(NUMBERS).iloc[ORDER]}
-    for stem, frame in frames.items():
-        written = frame.rename_axis("nhc")
-        written = written if indexed else written.reset_index()
-        write = written.to_parquet if suffix == ".parquet" else written.to_feather
-        write(tmp_path / f"{stem}{suffix}")
-    sources = [tmp_path / f"{stem}{suffix}" for stem in frames]
-    assert outcome(sources, frames, tmp_path / "s.zarr") == "right"
-
-
 @pytest.mark.parametrize("cell", [[1.0], {"x": 1}, b"x"], ids=["list", "struct", "binary"])
 def test_columns_of_arrow_files_that_are_no_numbers_are_named(tmp_path: Path, cell: Any) -> None:
     pytest.importorskip("pyarrow")
     A.assign(odd=[cell, None] * 6).to_parquet(tmp_path / "a.parquet")
     found = outcome([tmp_path / "a.parquet"], {"a": A}, tmp_path / "s.zarr")
     assert re.match(quotes("refused", "a.parquet", "odd"), found)
-
-
-@pytest.mark.parametrize("frame", [IN_NUMBERS, EVERY_ROW], ids=["numbers", "missing"])
-def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
-    pytest.importorskip("openpyxl")
-    frame.to_excel(tmp_path / "a.xlsx", index_label="eid")
-    other = B.set_axis(frame.index).iloc[ORDER]
-    (tmp_path / "b.csv").write_text(csv_of(other, "eid"))
-    sources = [tmp_path / "a.xlsx", tmp_path / "b.csv"]
-    assert outcome(sources, {"a": frame, "b": other}, tmp_path / "s.zarr") == "right"
 
 
 def test_decimal_commas_of_text_in_a_sheet_are_told(tmp_path: Path) -> None:

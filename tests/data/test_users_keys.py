@@ -62,24 +62,6 @@ def test_numbers_in_a_header_are_the_ids_of_another_file(tmp_path: Path, is_firs
     assert outcome(sources[order], ordered, tmp_path / "s.zarr") == "right"
 
 
-@pytest.mark.parametrize("ids", [TEXTS, NUMBERS])
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_ids_and_another_key_under_names_that_other_files_do_not_have_are_a_question(
-    tmp_path: Path, ids: list[Any], suffix: str
-) -> None:
-    """Names tell nothing where both columns have all ids of another file."""
-    known = B.set_axis(ids).rename_axis("eid").iloc[ORDER]
-    if suffix == ".parquet":
-        pytest.importorskip("pyarrow")
-        known.to_parquet(tmp_path / "b.parquet")
-    else:
-        known.to_csv(tmp_path / "b.csv")
-    both = A.assign(barcode=[ids[row] for row in ORDER], subject=ids)
-    both.iloc[:, [-1, -2, 0, 1, 2, 3]].to_csv(tmp_path / "a.csv", index=False)
-    with raises(DataError, "a.csv and ", "'barcode'", "'subject'"):
-        ingest([tmp_path / "a.csv", tmp_path / f"b{suffix}"], tmp_path / "s.zarr")
-
-
 def test_wells_are_no_ids_of_an_archive_beside_numbers_that_another_has(tmp_path: Path) -> None:
     """The only text of an archive has the ids where no other file tells."""
     wells = [f"{'ABC'[row // 4]}{row % 4}" for row in range(12)]

@@ -18,6 +18,96 @@ from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, csv_of, outcome
 from tests.messages import quotes, raises
 
+UVW = [*"uvw" * 4]
+
+
+def labels_in(store: Path) -> list[Any]:
+    """Names of the classes of the samples, or their numbers."""
+    data = open_store(store)
+    names = data.label_names
+    return [*data.labels] if names is None else [names[label] for label in data.labels]
+
+
+def labels_beside(folder: Path, kinds: str, table: str) -> list[Any]:
+    """Labels of a table from a file beside it."""
+    (folder / "a.csv").write_text(table)
+    (folder / "kinds.csv").write_text(kinds)
+    ingest(folder / "a.csv", folder / "s", labels=folder / "kinds.csv")
+    return labels_in(folder / "s")
+
+
+def numbered(name: str) -> str:
+    """As R numbers the rows of a vector without names."""
+    return str(pd.Series(UVW, range(1, 13), name=name).to_csv(index_label=""))
+
+
+A_SAMPLE_FIRST = pd.Series(["w", *"xy" * 5, "x"], A.index)  # its label is that of no other sample
+QUOTED = pd.Series(["kind 1", "kind 2", "kind 3"] * 4, A.index)  # as write.table of R writes them
+NUMBERS_FIRST = "\n".join(f"{row % 3},{item}" for row, item in enumerate(A.index))
+
+LABELS: dict[str, tuple[str, Sequence[Any]]] = {
+    "by row below a name": ("\n".join(["celltype", *UVW]), UVW),
+    "by row below a short name": ("\n".join(["x", *UVW]), UVW),
+    "in numbered rows": (numbered("celltype"), UVW),
+    "in numbered rows below a short name": (numbered("x"), UVW),
+    "a first line with a sample id": (A_SAMPLE_FIRST.to_csv(header=False), [*A_SAMPLE_FIRST]),
+    "numbers in front of ids": (NUMBERS_FIRST, [0, 1, 2] * 4),
+    "numbers in front of ids below names": (f"kind,id\n{NUMBERS_FIRST}", [0, 1, 2] * 4),
+    "quoted, with ids": (QUOTED.to_csv(header=False, quoting=1), [*QUOTED]),
+    "quoted": (QUOTED.to_csv(header=False, index=False, quoting=1), [*QUOTED]),
+    "row numbers in front of ids": (
+        pd.DataFrame({"pat": A.index, "grp": UVW}).iloc[ORDER].to_csv(),
+        UVW,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_in_a_file_beside_a_table(tmp_path: Path, kind: str) -> None:
+    text, expected = LABELS[kind]
+    assert labels_beside(tmp_path, text, csv_of(A)) == expected
+
+
+OTHER_SPELLINGS = {
+    f"ids as {spelled}": (
+        csv_of(A.set_axis(NUMBERS)),
+        pd.Series(UVW, [*map(spelled.format, NUMBERS)], name="grp").to_csv(index_label="fallnr"),
+        ["1000017", spelled.format("1000017")],
+    )
+    for spelled in ("{}.0", "00{}", "9{}")
+}
+PROBABILITIES = pd.DataFrame({"label": UVW, "probability": np.linspace(0.51, 0.99, 12)})
+
+REFUSED: dict[str, tuple[str, str, list[str]]] = {
+    "patients by number": (  # P07 is 7, not the seventh row
+        csv_of(A.iloc[ORDER]),
+        pd.Series(UVW, pd.RangeIndex(1, 13, name="patient"), name="kind").to_csv(),
+        ["written in two ways", "prefix"],
+    ),
+    "words that all differ": (
+        csv_of(A),
+        "\n".join(f"{item} T cell" for item in A.index),
+        ["12 labels differ", "'P01"],
+    ),
+    "ids alone": (csv_of(A), "\n".join(A.index), ["12 labels differ", "'P01"]),
+    **OTHER_SPELLINGS,
+    "two labels": (csv_of(A), "id,grp\nP01,u\nP01,v\n", ["more than once", "'P01'"]),
+    "two numbers": (csv_of(A), "id,grp\nP01,0\nP01,1\n", ["more than once", "'P01'"]),
+    "probabilities": (csv_of(A), PROBABILITIES.to_csv(index=False), ["2 columns", "probability"]),
+    "probabilities beside no ids": (
+        A.to_csv(index=False),
+        PROBABILITIES.to_csv(index=False),
+        ["2 columns", "probability"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_labels_that_are_those_of_no_sample_for_sure_are_refused(tmp_path: Path, kind: str) -> None:
+    table, kinds, quoted = REFUSED[kind]
+    with raises(DataError, "" if kind == "patients by number" else "kinds.csv", *quoted):
+        labels_beside(tmp_path, kinds, table)
+
 
 @pytest.mark.parametrize("names", ["uvw", ["class 0", "class 1", "class 2"]])
 def test_labels_in_a_table_of_their_own(tmp_path: Path, names: Sequence[str]) -> None:
@@ -44,48 +134,6 @@ def test_features_whose_names_have_words_of_labels(tmp_path: Path, name: str) ->
     frame = A.assign(**{name: np.arange(12) % 3 + 0.5})
     (tmp_path / "a.csv").write_text(csv_of(frame))
     assert outcome([tmp_path / "a.csv"], {"a": frame}, tmp_path / "s") == "right"
-
-
-@pytest.mark.parametrize("numbered", [False, True])
-@pytest.mark.parametrize("name", ["celltype", "x"])
-def test_labels_by_row_below_a_name(tmp_path: Path, name: str, numbered: bool) -> None:
-    """R numbers the rows of a vector without names."""
-    kinds = pd.Series([*"uvw" * 4], range(1, 13), name=name)
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    kinds.to_csv(tmp_path / "kinds.csv", index=numbered, index_label="" if numbered else None)
-    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-    data = open_store(tmp_path / "s")
-    assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
-
-
-def test_a_first_line_with_a_sample_id_is_no_header_of_labels(tmp_path: Path) -> None:
-    """Its label alone is that of no other sample."""
-    kinds = pd.Series(["w", *"xy" * 5, "x"], A.index)
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    kinds.to_csv(tmp_path / "kinds.csv", header=False)
-    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-    data = open_store(tmp_path / "s")
-    assert np.array(data.label_names)[data.labels].tolist() == kinds.tolist()
-
-
-@pytest.mark.parametrize("header", [["kind,id"], []])
-def test_numbers_in_front_of_ids_are_labels(tmp_path: Path, header: list[str]) -> None:
-    """A first line with a sample id names no columns, also where numbers are like names."""
-    kinds = [0, 1, 2] * 4
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    lines = [f"{kind},{item}" for kind, item in zip(kinds, A.index, strict=True)]
-    (tmp_path / "kinds.csv").write_text("\n".join([*header, *lines]))
-    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-    assert open_store(tmp_path / "s").labels.tolist() == kinds
-
-
-def test_labels_of_numbered_patients_are_not_taken_by_row(tmp_path: Path) -> None:
-    """P07 is 7, not the seventh row."""
-    (tmp_path / "a.csv").write_text(csv_of(A.iloc[ORDER]))
-    kinds = pd.Series([*"uvw" * 4], pd.RangeIndex(1, 13, name="patient"), name="kind")
-    kinds.to_csv(tmp_path / "kinds.csv")
-    with raises(DataError, "written in two ways", "prefix"):
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
 
 
 @pytest.mark.parametrize("is_own", [False, True])
@@ -117,54 +165,13 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
     assert re.match(quotes("a.csv", *(f"'{name}'" for name in names)), said)
 
 
-@pytest.mark.parametrize("text", ["{} T cell", "{}"])
-def test_lines_that_all_differ_are_no_labels(tmp_path: Path, text: str) -> None:
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    (tmp_path / "kinds.txt").write_text("\n".join(map(text.format, A.index)))
-    with raises(DataError, "kinds.txt", "12 labels differ", "'P01"):
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.txt")
-
-
-@pytest.mark.parametrize("spelled", ["{}.0", "00{}", "9{}"])
-def test_ids_of_labels_that_are_written_in_another_way_are_compared(
-    tmp_path: Path, spelled: str
-) -> None:
-    """--id-column, which names one of the data, is no remedy."""
-    (tmp_path / "a.csv").write_text(csv_of(A.set_axis(NUMBERS)))
-    kinds = pd.Series([*"uvw" * 4], [*map(spelled.format, NUMBERS)], name="grp")
-    kinds.to_csv(tmp_path / "kinds.csv", index_label="fallnr")
-    with raises(DataError, "kinds.csv", "1000017", spelled.format("1000017")):
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-
-
-@pytest.mark.parametrize("labels", [["u", "v"], ["0", "1"]])
-def test_a_sample_that_has_two_labels_is_named(tmp_path: Path, labels: list[str]) -> None:
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    (tmp_path / "kinds.csv").write_text(f"id,grp\nP01,{labels[0]}\nP01,{labels[1]}\n")
-    with raises(DataError, "kinds.csv", "more than once", "'P01'"):
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-
-
 def test_labels_of_a_table_without_names_are_told_by_their_column(tmp_path: Path) -> None:
     kinds = ["x", "y", "x", "z"] * 3
     A.abs().round().astype(int).assign(kind=kinds).to_csv(tmp_path / "a.csv", header=False)
     with raises(DataError, "'column 5'", "--labels"):
         ingest(tmp_path / "a.csv", tmp_path / "s")
     ingest(tmp_path / "a.csv", tmp_path / "s", labels="column 5", overwrite=True)
-    data = open_store(tmp_path / "s")
-    assert np.array(data.label_names)[data.labels].tolist() == kinds
-    assert data.n_samples == len(A)
-
-
-@pytest.mark.parametrize("has_ids", [True, False])
-def test_quoted_labels_have_no_header(tmp_path: Path, has_ids: bool) -> None:
-    """As write.table of R writes them: no number stands outside of quotes."""
-    kinds = pd.Series(["kind 1", "kind 2", "kind 3"] * 4, A.index)
-    kinds.to_csv(tmp_path / "kinds.csv", header=False, index=has_ids, quoting=1)
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-    data = open_store(tmp_path / "s")
-    assert np.array(data.label_names)[data.labels].tolist() == [*kinds]
+    assert labels_in(tmp_path / "s") == kinds
 
 
 @pytest.mark.parametrize("missing", ["", "nan", "None"])
@@ -172,15 +179,6 @@ def test_labels_that_are_missing_in_an_archive_are_refused(tmp_path: Path, missi
     np.savez(tmp_path / "a.npz", X=A.to_numpy(), y=np.array(["u", missing, "v"] * 4))
     with raises(DataError, "4 label(s)", "a.npz", repr(missing), "row 1", "#n/a"):
         ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
-
-
-@pytest.mark.parametrize("has_ids", [True, False])
-def test_probabilities_beside_labels_are_no_ids(tmp_path: Path, has_ids: bool) -> None:
-    A.to_csv(tmp_path / "a.csv", index=has_ids, index_label="id")
-    kinds = pd.DataFrame({"label": [*"uvw" * 4], "probability": np.linspace(0.51, 0.99, 12)})
-    kinds.to_csv(tmp_path / "kinds.csv", index=False)
-    with raises(DataError, "kinds.csv", "2 columns", "probability"):
-        ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
 
 
 def test_two_columns_under_one_name_of_labels_are_refused(tmp_path: Path) -> None:
@@ -200,27 +198,14 @@ def test_labels_by_another_key_with_the_same_values_are_refused(
     keys.drop(columns="kind").join(A.reset_index(drop=True)).to_csv(tmp_path / "a.csv", index=False)
     keys.drop(columns="pid").to_csv(tmp_path / "kinds.csv", index=False)
     with raises(DataError, "kinds.csv", "'sid'", "--id-column sid"):
-        ingest(
-            Source(tmp_path / "a.csv", id_column="pid"),
-            tmp_path / "s",
-            labels=tmp_path / "kinds.csv",
-        )
+        told = Source(tmp_path / "a.csv", id_column="pid")
+        ingest(told, tmp_path / "s", labels=tmp_path / "kinds.csv")
     told = Source(tmp_path / "a.csv", id_column="sid")
     ingest(told, tmp_path / "s", labels=tmp_path / "kinds.csv")
-    found = open_store(tmp_path / "s")
-    assert np.array(found.label_names)[found.labels].tolist() == [*keys["kind"]]
+    assert labels_in(tmp_path / "s") == [*keys["kind"]]
     keys.to_csv(tmp_path / "both.csv", index=False)
     with raises(DataError, "both.csv", "['pid', 'sid']", "Drop"):
         ingest(told, tmp_path / "t", labels=tmp_path / "both.csv")
-
-
-def test_row_numbers_in_front_of_ids_and_labels_are_left_out(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(csv_of(A))
-    kinds = pd.DataFrame({"pat": A.index, "grp": [*"uvw" * 4]}).iloc[ORDER]
-    kinds.to_csv(tmp_path / "kinds.csv")
-    ingest(tmp_path / "a.csv", tmp_path / "s", labels=tmp_path / "kinds.csv")
-    found = open_store(tmp_path / "s")
-    assert np.array(found.label_names)[found.labels].tolist() == [*"uvw" * 4]
 
 
 def test_archives_of_different_samples_with_labels_are_refused(tmp_path: Path) -> None:

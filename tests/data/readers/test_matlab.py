@@ -52,24 +52,6 @@ def test_matrices_sparse_matrices_and_labels(save_one: Any, tmp_path: Path) -> N
         assert loaded.labels.tolist() == LABELS.ravel().tolist()
 
 
-@pytest.mark.parametrize(
-    ("numbers", "expected", "said"),
-    [
-        ([5, 3, 4, 9, 7], ("5", "3", "4", "9", "7"), "taken as sample ids"),
-        ([5, 5, 4, 4, 7], None, "left out"),
-        ([5, 3, 4], None, "left out"),
-    ],
-    ids=["one for each", "repeated", "too few"],
-)
-def test_sample_ids_are_a_vector_of_ids_or_left_out(
-    tmp_path: Path, numbers: list[int], expected: Any, said: str
-) -> None:
-    ids = np.array([numbers], dtype=np.float64)
-    _, loaded = read(save_version_73(tmp_path / "a.mat", colour=COLOUR, sample_ids=ids))
-    assert loaded.sample_ids == expected
-    assert any("sample_ids" in note and said in note for note in loaded.notes)
-
-
 def test_the_name_of_a_cell_array_stands_for_its_views(tmp_path: Path) -> None:
     arrays = {"X": cells(COLOUR, SHAPE), "words": WORDS, "splits": np.eye(3), "gt": LABELS}
     path = save_version_73(tmp_path / "a.mat", **arrays)

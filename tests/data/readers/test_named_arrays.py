@@ -87,11 +87,6 @@ def test_samples_are_the_columns_where_only_these_are_as_many_as_labels(
         assert_array_equal(view.read(0, N), views[view.name])
 
 
-def test_some_views_with_samples_as_columns_are_refused(tmp_path: Path) -> None:
-    with raises(DataError, "shape", "samples_in='columns'"):
-        ingested(save_archive(tmp_path / "a.npz", colour=COLOUR, shape=SHAPE.T, gt=TRUTH))
-
-
 def test_many_matrices_of_one_kind_that_are_no_views_are_named_in_short(tmp_path: Path) -> None:
     orders = {f"split{index}": np.stack([np.arange(N)] * 2, axis=1) for index in range(20)}
     assert ingested(save_archive(tmp_path / "a.npz", x=COLOUR, **orders)).tells(
@@ -382,29 +377,6 @@ def test_whole_numbers_in_two_orders_may_be_ids_of_either_view(tmp_path: Path) -
         read(path)
     orders = {"one": np.arange(N), "two": np.arange(N)[::-1]}
     assert read(save_archive(path, colour=COLOUR, shape=SHAPE, **orders))[1].sample_ids is None
-
-
-@pytest.mark.parametrize("views", [{"view_0": COLOUR}, {"colour": COLOUR}])
-@pytest.mark.parametrize(
-    "ids",
-    [
-        {"fallnr": np.array([51, 34, 90, 20, 70, 12, 40])},
-        {"names": np.array([*"pqrstuv"])},
-        {"patient_id": np.array([[51], [34], [90], [20], [70], [12], [40]])},
-    ],
-)
-def test_ids_beside_views_match_the_rows_of_a_table(
-    tmp_path: Path, views: dict[str, Any], ids: dict[str, Any]
-) -> None:
-    path = save_archive(tmp_path / "a.npz", **views, **ids)
-    (known,) = (values.ravel().tolist() for values in ids.values())
-    rows = [f"{item},{row}.5,1.5" for row, item in enumerate(known)]
-    (tmp_path / "b.csv").write_text("\n".join(["patient,p,q", *rows[::-1]]))
-    ingest([path, tmp_path / "b.csv"], tmp_path / "s.zarr")
-    data = open_store(tmp_path / "s.zarr")
-    assert data.sample_ids == (*map(str, known),)
-    assert data.view_names == (*views, "b")
-    assert data.views[1].read(0, N)[:, 0].tolist() == [row + 0.5 for row in range(N)]
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -109,19 +109,6 @@ def test_labels_that_are_a_coordinate(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-def test_arrays_of_a_zarr_group_without_names_of_dimensions(
-    tmp_path: Path, zarr_format: Any
-) -> None:
-    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=zarr_format)
-    for name, array in {"gaps": GAPS, "colour": COLOUR, "y": np.array([0, 1, 1, 2, 0])}.items():
-        group[name] = array
-    values, loaded = read(tmp_path / "a.zarr")
-    assert [*values] == ["colour", "gaps"]
-    np.testing.assert_array_equal(values["colour"], COLOUR)
-    assert loaded.labels.tolist() == [0, 1, 1, 2, 0]
-
-
-@pytest.mark.parametrize("zarr_format", [2, 3])
 def test_one_zarr_array_is_one_view(tmp_path: Path, zarr_format: Any) -> None:
     path = tmp_path / "colour.zarr"
     array = zarr.create_array(

@@ -14,12 +14,11 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
-from mscam_dask.errors import DataError, DataWarning
+from mscam_dask.errors import DataError
 from tests.messages import quotes, raises
 from tests.processes import printed
 from tests.synthetic import distances_between, values_of
@@ -188,16 +187,6 @@ def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -
     np.testing.assert_array_equal(
         view.read(0, 3), [[b, *[n] * len(numbers)] for b, n in [(1, 1), (0, 2), (1, 3)]]
     )
-
-
-def test_columns_called_as_labels_are_named_before_a_fit() -> None:
-    rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1, 2], 20)
-    frame = pd.DataFrame(rng.normal(size=(60, 4)) + 9 * labels[:, None]).add_prefix("f")
-    others = frame.to_numpy() + rng.normal(size=(60, 4))
-    with pytest.warns(DataWarning, match=quotes("view_0", "['Cluster']")):
-        MSCAM(3, n_jobs=1).fit([frame.assign(Cluster=labels), others])
-    MSCAM(3, n_jobs=1).fit([frame.assign(Cluster=frame["f0"]), others])  # a measurement
 
 
 # ----------------------------------------------------------------------------- ids
