@@ -56,16 +56,6 @@ def test_handwritten_reaches_the_papers_quality(benchmark_data: Loader) -> None:
     assert scores.normalized_mutual_information >= 0.948
 
 
-def test_handwritten_is_predicted_as_it_was_clustered(benchmark_data: Loader) -> None:
-    data = benchmark_data("handwritten")
-    model = default_fit("handwritten", data)
-    some = np.arange(0, 2000, 10)
-    predicted = model.predict(
-        {name: view[some] for name, view in zip(data.names, data.views, strict=True)}
-    )
-    assert np.mean(predicted == model.labels_[some]) >= 0.95
-
-
 @pytest.mark.parametrize(
     "name",
     [

@@ -30,7 +30,6 @@ from mscam_dask.types.result import ArraysInMemory
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.estimators.small import quick
 from tests.messages import raises
-from tests.snapshots import Memory
 
 pytestmark = pytest.mark.faults
 
@@ -238,14 +237,3 @@ def test_a_stored_graph(model: MSCAM, tmp_path: Path) -> None:
     solution = dataclasses.replace(model.solution_, arrays=arrays)
     with raises(StoreCorruptError, "consensus_graph is damaged"):
         write_result(solution, tmp_path / "result.zarr")  # which reads it back
-
-
-@pytest.mark.parametrize("name", ["graph_indptr", "graph_indices"])
-def test_the_graph_of_a_checkpoint(name: str) -> None:
-    before = Memory()
-    quick(checkpoint_store=before).fit([TABLE])
-    snapshot = before.saved[-1]
-    arrays = {key: np.array(values) for key, values in snapshot.arrays.items()}
-    arrays[name][2] = FAR
-    with pytest.raises(StoreCorruptError):
-        quick(checkpoint_store=Memory(dataclasses.replace(snapshot, arrays=arrays))).fit([TABLE])

@@ -34,7 +34,7 @@ from mscam_dask.linalg.ivf import (
     training_rows,
 )
 from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
-from mscam_dask.linalg.neighbors import column_facts, nearest_neighbors, top_k_columns
+from mscam_dask.linalg.neighbors import column_facts, nearest_neighbors
 from mscam_dask.types.rules import CONSTANTS
 
 
@@ -90,27 +90,6 @@ def test_facts_of_blocks_in_different_units_are_combined() -> None:
     centered = points - points.mean(axis=0)
     assert_allclose(sum(squared), np.sum(centered**2, axis=1), rtol=1e-2)
     assert_array_equal(distances, nearest_neighbors(weighted, 7)[1][20:50])
-
-
-def test_top_k_columns_are_the_smallest_in_rising_spread_and_equal_rows_too() -> None:
-    rng, n = np.random.default_rng(0), 333
-    spread = np.ones((2, n))  # columns that are looked at together hold all the smallest
-    spread[:, :: n // 16] = np.linspace(0.0, 0.5, len(range(0, n, n // 16)))
-    cases: list[tuple[NDArray[Any], int]] = [
-        *((rng.standard_normal((37, m)), k) for m, k in ((1, 1), (9, 9), (40, 11), (1600, 1))),
-        (rng.standard_normal((37, 997)).astype(np.float32), 20),
-        (np.tile(np.arange(float(n)), (3, 1)), 7),
-        (spread, 7),
-        (np.zeros((4, n)), 7),
-        (rng.integers(0, 3, (50, n)).astype(np.float32), 12),
-    ]
-    for values, count in cases:
-        columns = np.sort(top_k_columns(values, count), axis=1)
-        assert columns.shape == (len(values), count)
-        assert columns.dtype == np.int64
-        assert (columns[:, 1:] > columns[:, :-1]).all()  # every column once
-        taken = np.sort(np.take_along_axis(values, columns, axis=1), axis=1)
-        assert_array_equal(taken, np.sort(values, axis=1)[:, :count])
 
 
 def by_definition(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -220,12 +220,6 @@ def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> N
     assert not labels.any()
 
 
-def test_a_candidate_may_have_a_cluster_of_four_samples() -> None:
-    points, labels = normals(0, (400, 8, 4), 12.0, 30)
-    *_, found = candidates(points, 3)
-    assert adjusted_rand_score(labels, found) == 1.0
-
-
 def test_a_candidate_has_clusters_that_factors_of_larger_variance_hide() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(4), (150, 100, 80, 40))
@@ -289,24 +283,6 @@ def test_a_candidate_with_a_border_takes_the_place_of_halves_if_neighbors_explai
     assert borders(points, labels, 2).of_several(1).support
     assert best(points, [halves, labels], graphs(halves), 2, more) == 0
     assert best(points, [halves, halves], graphs(labels), 2, more) == 0  # it has no border
-
-
-def test_where_views_separate_a_pair_neighbors_decide() -> None:
-    rng = np.random.default_rng(0)
-    truth = np.repeat(np.arange(6), (200, 200, 200, 20, 20, 20))
-    rows = rng.normal(size=(660, 6))
-    rows[truth == 1] += 1.2  # 2.1 standard deviations in each view: there is no valley
-    rows[truth == 2, 0] += 20.0
-    rows[truth == 3, 1] += 20.0
-    rows[truth == 4, 2] += 20.0
-    rows[truth == 5, 4] += 20.0
-    first = np.where(truth < 2, truth, 2 + (rows[:, 3] > 0.0))
-    candidate = np.clip(truth - 1, 0, 3)
-    points, more = JointPoints(rows, (3, 3)), [linkage_of(np.eye(6)[truth.clip(1)], "ward")]
-    separated = separated_pairs(points, first, 4)
-    assert sorted(separated)[0] < sorted(separated)[-1]  # some, not all
-    assert best(points, [first, candidate], graphs(candidate), 4, more) == 1
-    assert best(points, [first, candidate], graphs(first), 4, more) == 0
 
 
 @pytest.mark.parametrize("size", [4, 5])
