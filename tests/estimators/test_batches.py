@@ -75,13 +75,6 @@ def test_batch_effects_are_removed(shares: list[list[float]]) -> None:
     assert rna.after == pytest.approx(rna.expected, abs=0.06)
 
 
-def test_clusters_are_counted_without_the_effects_of_batches() -> None:
-    views, labels, batches = draw(BALANCED, seed=2, n=200)
-    model = MSCAM("auto", n_jobs=1).fit(views, batches=batches)
-    assert model.n_clusters_ == 4
-    assert adjusted_rand_score(labels, model.labels_) == 1.0
-
-
 def test_views_without_effects_are_not_changed() -> None:
     views, _, batches = draw(ONE_ONLY, offset=0.0)
     plain, model = MSCAM(4).fit(views), MSCAM(4).fit(views, batches=batches)
