@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from mscam_dask import __version__
 from mscam_dask.data.ingest import IngestReport, Source, ingest
 from mscam_dask.data.readers.base import MAX_BYTES, Selection, oriented_sources
-from mscam_dask.data.readers.labels import labels_of_file
+from mscam_dask.data.readers.combine import labels_of_file
 from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.dataset import ZarrRows, is_store, open_store
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location

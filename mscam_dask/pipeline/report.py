@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.labels import read_sample_columns
+from mscam_dask.data.readers.combine import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.dataset import open_store
 from mscam_dask.errors import ConfigurationError, DataError

@@ -33,11 +33,12 @@ from mscam_dask.data.readers.roles import (
     IdColumn,
     MayBeIds,
     Table,
+    TableRows,
     check_order,
     id_columns,
+    values_of,
     with_ids,
 )
-from mscam_dask.data.readers.table_rows import TableRows, values_of
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import ArrayRows, listed

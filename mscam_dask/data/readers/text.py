@@ -22,6 +22,9 @@ from mscam_dask.data.readers.dialect import (
     check_widths,
     dialect_of,
     fields_of,
+    has_header,
+    is_second_header,
+    names_ids,
     shown_fields,
     split_rows,
 )
@@ -30,7 +33,6 @@ from mscam_dask.data.readers.fields import (
     is_number,
     is_value,
 )
-from mscam_dask.data.readers.header import has_header, is_second_header, names_ids
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import CERTAIN, id_strength
 from mscam_dask.errors import DataError

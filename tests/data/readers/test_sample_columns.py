@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.readers.labels import read_sample_columns
+from mscam_dask.data.readers.combine import read_sample_columns
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError
 from mscam_dask.pipeline.open_data import sample_column

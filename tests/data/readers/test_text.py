@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
+from mscam_dask.data.readers.combine import labels_of_file
 from mscam_dask.data.readers.dialect import fields_of, is_blank
-from mscam_dask.data.readers.labels import labels_of_file
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
