@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.readers.array_files import load_npy
 from mscam_dask.data.readers.base import Selection, Source, SourceContents, unreadable
 from mscam_dask.data.readers.fields import (
     Column,
@@ -23,7 +24,6 @@ from mscam_dask.data.readers.fields import (
     parsed_labels,
     tell_rows_apart,
 )
-from mscam_dask.data.readers.numpy_files import load_npy
 from mscam_dask.data.readers.registry import read_sources, table_of
 from mscam_dask.data.readers.roles import MayBeIds, Table, TableRows, id_columns
 from mscam_dask.data.store.object_store import Location, ObjectPath
@@ -34,7 +34,6 @@ from mscam_dask.data.views.rows import lifted, replaced_view
 from mscam_dask.data.views.sample_ids import (
     MISSING,
     Join,
-    JoinedSamples,
     check_sample_ids,
     decoded_id,
     join_samples,
@@ -85,11 +84,10 @@ def gather(
         ] or loaded
     loaded, others = _with_labels(loaded, labels)
     loaded = [_with_names_as_ids(item, loaded) for item in loaded]
-    joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
-    ids = None if joined is None else joined.ids
-    if joined is not None:
+    ids, places = join_samples({item.where: item.sample_ids for item in loaded}, join)
+    if ids is not None:
         first = next(item.where for item in loaded if item.sample_ids is not None)
-        loaded = [_joined(item, joined, first) for item in loaded]
+        loaded = [_joined(item, ids, places, first) for item in loaded]
     if ids is None or are_counted(ids, in_order=False):  # which may number rows that moved
         check_order([(item.where, view) for item in loaded for view in item.views])
     if may_lack_views:
@@ -242,16 +240,18 @@ def _with_names_as_ids(item: SourceContents, loaded: Sequence[SourceContents]) -
     return item
 
 
-def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
+def _joined(
+    item: SourceContents, ids: tuple[str, ...], of_all: Mapping[str, NDArray[np.int64]], first: str
+) -> SourceContents:
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
     if own is None:
-        if are_counted(joined.ids, in_order=False) and not are_counted(joined.ids):
+        if are_counted(ids, in_order=False) and not are_counted(ids):
             raise DataError(
-                f"{first} numbers its rows in another order ({list(joined.ids[:3])}, ...), and {item.where} does not, so that its "
+                f"{first} numbers its rows in another order ({list(ids[:3])}, ...), and {item.where} does not, so that its "
                 "rows may be in either. Write the numbers to both files, or to neither if row i is the same sample."
             )
-        plain = [*map(in_plain_spelling, joined.ids)]
+        plain = [*map(in_plain_spelling, ids)]
         if name := next(filter(None, (column_of_ids(v, plain) for v in item.views)), ""):
             told = f"Give it a name of ids, such as sample_id, or tell it in Python (Source(..., id_column={name!r}))"
             if not item.origin:  # an array
@@ -270,9 +270,9 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
                 f"{item.where} has {count} rows in {what} for {len(own)} sample ids; there must be one row for "
                 "each. Correct the file, or turn it (samples_in='columns', --samples-in columns)."
             )
-    places = joined.places[item.where]
-    views = tuple(lifted(view, places, own, joined.ids) for view in item.views)
-    if own == joined.ids:
+    places = of_all[item.where]
+    views = tuple(lifted(view, places, own, ids) for view in item.views)
+    if own == ids:
         return replace(item, views=views)
     n_held = int(np.count_nonzero(places >= 0))
     n_moved = int(np.count_nonzero((places >= 0) & (places != np.arange(len(places)))))
@@ -283,7 +283,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         item,
         views=views,
         labels=None if labels is None else np.where(places < 0, UNLABELED, labels[places]),
-        sample_ids=joined.ids,
+        sample_ids=ids,
         notes=(*item.notes, f"{item.where}: rows matched by sample id{others} ({moved})."),
         origin={**item.origin, "rows": moved} if item.origin else {},
     )

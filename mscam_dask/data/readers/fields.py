@@ -129,16 +129,6 @@ def are_counted(texts: Sequence[str], *, in_order: bool = True) -> bool:
     return any(list(texts) == own or (not in_order and {*texts} == {*own}) for own in numbers)
 
 
-def are_counts(values: NDArray[Any]) -> bool:
-    """Return whether several values are the numbers of rows in any order, from 0 or 1."""
-    numbers = np.sort(values)
-    return (
-        len(numbers) >= _FEW
-        and numbers[0] in (0, 1)
-        and np.array_equal(numbers, numbers[0] + np.arange(len(numbers)))
-    )
-
-
 def are_rising(texts: Sequence[str], decimal: str = ".") -> bool:
     """Return whether texts are three or more numbers that rise."""
     if len(texts) < _RISING or not all(is_number(text, decimal) for text in texts):
@@ -353,7 +343,13 @@ def notes_of_keys(values: NDArray[Any], names: Sequence[str], *, have_ids: bool)
     are_keys = (np.floor(head) == head).all(axis=0) & (ordered[1:] > ordered[:-1]).all(axis=0)
     places = np.flatnonzero(are_keys).tolist()
     if have_ids:
-        counts = [names[at] for at in places if are_counts(values[:, at])]
+        numbers, n_rows = np.arange(len(values)), len(values)
+        counts = [
+            names[at]
+            for at in places
+            if n_rows >= _FEW
+            and any(np.array_equal(np.sort(values[:, at]), numbers + first) for first in (0, 1))
+        ]
         note = f"column(s) {listed(counts)} number the rows in some order, and are taken as features; drop them unless they are ranks."
         return [note] if 0 < 2 * len(counts) < len(names) else []
     if len(places) != 1 or not tell_rows_apart(values[:, places[0]].tolist()):

@@ -30,7 +30,7 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
     check_samples_on_rows(source, "rows (obs)")
     with unreadable(source, f"an HDF5 file ({source.suffix})", unpacks=True):
         file = open_hdf5(source, stack, extra="omics")
-        data = _MuData(file, source) if "mod" in file else _AnnData(file, source)
+        data = _Omics(file, source)
         arrays = arrays_of(data, main=source.view_name)
         main = main_arrays(data, main=source.view_name) if selection.views is None else arrays
         wanted = [name for name in arrays if name in main and selection.wants(name)]
@@ -65,33 +65,25 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
     )
 
 
-class _AnnData:
-    """Group of a file with the attributes of an AnnData; values are read at their first use."""
+class _Omics:
+    """Group of a file with the attributes of an AnnData, or of a MuData if it has modalities; values are read at their first use."""
 
     def __init__(self, group: Any, source: Source) -> None:
-        self.file = str(source.path)
-        self.has_x = "X" in group
+        self.file, self._group = str(source.path), _Arrays(group, source)
         self.obs_names = _index(group["obs"], source)
+        self.obsm = _Arrays(group.get("obsm", {}), source)
+        if "mod" in group:
+            self.axis = int(group.attrs.get("axis", 0))
+            order = group["mod"].attrs.get("mod-order", list(group["mod"]))
+            self.mod = {name: _Omics(group["mod"][name], source) for name in map(as_text, order)}
+            return
+        self.has_x = "X" in group
         self.var_names = _index(group["var"], source)
         self.layers = _Arrays(group.get("layers", {}), source)
-        self.obsm = _Arrays(group.get("obsm", {}), source)
-        self._arrays = _Arrays(group, source)
 
     @property
     def X(self) -> Any:  # noqa: N802 - as AnnData calls it
-        return self._arrays["X"]
-
-
-class _MuData:
-    """File with the attributes of a MuData."""
-
-    def __init__(self, file: Any, source: Source) -> None:
-        self.file = str(source.path)
-        self.axis = int(file.attrs.get("axis", 0))
-        self.obs_names = _index(file["obs"], source)
-        self.obsm = _Arrays(file.get("obsm", {}), source)
-        order = file["mod"].attrs.get("mod-order", list(file["mod"]))
-        self.mod = {name: _AnnData(file["mod"][name], source) for name in map(as_text, order)}
+        return self._group["X"]
 
 
 class _Arrays(Mapping[str, Any]):

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from mscam_dask.data.readers.array_files import read_mat, read_npy, read_npz
 from mscam_dask.data.readers.base import Selection, Source, SourceContents, not_allowed
-from mscam_dask.data.readers.matlab import read_mat
-from mscam_dask.data.readers.numpy_files import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
 from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
 from mscam_dask.data.readers.roles import Table

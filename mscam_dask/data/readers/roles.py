@@ -156,13 +156,6 @@ class TableRows:
                 self.bad.setdefault(place, {})[start + row] = texts[row]
         return found
 
-    def take_out(self, row: int) -> list[str]:
-        """Return the fields of a row that is no feature, and forget those of them that are no numbers."""
-        return [
-            self.bad.get(place, {}).pop(row, np.format_float_positional(value, trim="-"))
-            for place, value in zip(self.numbers, self.values[row], strict=True)
-        ]
-
 
 def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
     """Numbers, if all are written with digits, signs, exponents and this decimal mark."""

@@ -89,7 +89,13 @@ def read_tables(
     ]
     upright = [source for source in sources if isinstance(source, Table)]
     archives = [source for source in sources if isinstance(source, SourceContents)]
-    others = {table: _names_of_others(table, [*upright, *archives]) for table in upright}
+    names: dict[SourceContents | Table, set[str]]
+    names = {table: {name.lower() for name in table.columns} for table in upright}
+    names |= {archive: {name.lower() for name in archive.may_be_ids} for archive in archives}
+    others = {
+        table: set[str]().union(*(own for other, own in names.items() if other is not table))
+        for table in upright
+    }
     rows = {table: _rows_of(table, others[table], selection) for table in upright}
     may_be_ids: dict[SourceContents | Table, MayBeIds] = {
         table: MayBeIds.of_table(table, rows[table].texts) for table in upright
@@ -104,24 +110,14 @@ def read_tables(
         found = _on_rows(source, rows[source], ids[source], selection)
         keys = {c.name or "": tuple(c.texts) for c in rows[source].texts.values() if c.is_unique}
         found = replace(found, may_be_ids=keys)
-        names = [name.lower() for view in found.views for name in view.feature_names or ()]
+        own = [name.lower() for view in found.views for name in view.feature_names or ()]
         theirs = others[source].difference(map(str.lower, found.sample_ids or ()))  # of pairs
-        if 2 * sum(name in theirs for name in names) < max(_SOME_SAMPLES, len(names)):
+        if 2 * sum(name in theirs for name in own) < max(_SOME_SAMPLES, len(own)):
             return found
         note = f"{source.where}: names of columns are those of another file; {_TURN}."
         return replace(found, notes=(*found.notes, note))
 
     return [*map(contents, sources)]
-
-
-def _names_of_others(table: Table, sources: Sequence[SourceContents | Table]) -> set[str]:
-    """Names of columns and vectors of other sources, in small letters."""
-    return {
-        name.lower()
-        for other in sources
-        if other is not table
-        for name in (other.columns if isinstance(other, Table) else other.may_be_ids)
-    }
 
 
 def _rows_of(table: Table, elsewhere: Collection[str], selection: Selection) -> TableRows:
@@ -353,11 +349,15 @@ def _descriptions(table: Table, own: int | None) -> dict[int, str]:
     """Columns that describe the features, of which `own` has the names, or number their rows, and why they are no samples."""
     names, first = table.columns, table.head_of(0)
     places = [p for p in range(len(names)) if p not in table.left_out and p != own]
-    found = [
-        p
-        for p in places
-        if _OF_GENES.fullmatch(names[p]) or _is_description(table.head_of(p), table.decimal)
-    ]
+    found = []
+    for p in places:
+        known = [text for text in table.head_of(p).texts if not is_missing(text)]
+        # marks such as + are beside numbers that are no samples
+        are_words = bool(known) and all(
+            any(map(str.isalnum, text)) and not is_value(text, table.decimal) for text in known
+        )
+        if are_words or _OF_GENES.fullmatch(names[p]):
+            found.append(p)
     found += [  # empty ones behind them, such as descriptions of proteins
         p for p in places if p - 1 in (own, *found) and all(map(is_missing, table.head_of(p).texts))
     ]
@@ -390,7 +390,10 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         kept = []
         for row, name in enumerate(texts):
             if _label_names([name], selection) or _OF_NO_GENE.fullmatch(name):
-                of_labels[name] = rows.take_out(row)
+                of_labels[name] = [
+                    rows.bad.get(place, {}).pop(row, np.format_float_positional(value, trim="-"))
+                    for place, value in zip(rows.numbers, rows.values[row], strict=True)
+                ]
             else:
                 kept.append(row)
         feature_names = tuple(texts[row] for row in kept)
@@ -490,14 +493,6 @@ def _between_texts(table: Table, numbers: Sequence[int]) -> list[int]:
             "in front of it. Remove them if they describe the features, or move them to the others if they are samples."
         )
     return [place for place in numbers if place < samples[0]]
-
-
-def _is_description(column: Column, decimal: str) -> bool:
-    """Return whether the fields that are known are words; marks such as + are beside numbers that are no samples."""
-    known = [text for text in column.texts if not is_missing(text)]
-    return bool(known) and all(
-        any(map(str.isalnum, text)) and not is_value(text, decimal) for text in known
-    )
 
 
 def _contents(  # noqa: PLR0913 - what was decided of a table

@@ -177,15 +177,11 @@ def _check_row_names(
     where: str, delimiter: str | None, columns: list[str], body: list[list[str]]
 ) -> None:
     """Refuse names of rows in front of a column of ids, where decimal commas or blanks in ids make one field of two."""
-    causes = {
-        ",": "a comma may be a decimal mark, or a part of text. Write decimal points, and quotes around such text",
-        None: "ids may have blanks in them. Write quotes around ids",
-    }
-    is_of_ids = delimiter in causes and id_strength(columns[1]) == CERTAIN
+    is_of_ids = delimiter in (",", None) and id_strength(columns[1]) == CERTAIN
     if is_of_ids and any(row[0] != row[1] for row in body):
         raise DataError(
-            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: {causes[delimiter]}, or a "
-            "name of the first column into the header."
+            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: a comma may be a decimal mark, and a "
+            "comma or a blank a part of text. Write decimal points and quotes around text, or a name of the first column into the header."
         )
 
 

@@ -182,14 +182,14 @@ def _from_tables(tables: Mapping[Any, Any] | Sequence[Any], *, is_new: bool) -> 
     }
     if any(own is not None for own in ids.values()):
         ids |= _default_ids(ids, tables)
-    joined = join_samples(ids, None)
-    if joined is None:
+    wanted, places = join_samples(ids, None)
+    if wanted is None:
         return data
     views = [
-        lifted(view, joined.places[view.name], own, joined.ids) if own is not None else view
+        lifted(view, places[view.name], own, wanted) if own is not None else view
         for view, own in zip(data.views, ids.values(), strict=True)
     ]
-    return MultiViewData(tuple(views), joined.ids)
+    return MultiViewData(tuple(views), wanted)
 
 
 def _default_ids(

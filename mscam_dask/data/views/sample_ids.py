@@ -7,7 +7,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
@@ -41,21 +40,13 @@ _UNPRINTABLE = re.compile(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedSamples:
-    """Ids in the order in which holders name them first, and the row of each in each holder (n,), −1 where absent."""
-
-    ids: tuple[str, ...]
-    places: dict[str, NDArray[np.int64]]
-
-
 def join_samples(
     ids: Mapping[str, Sequence[str] | None], join: Join | None
-) -> JoinedSamples | None:
-    """Match the samples of holders by the ids of their rows; None when no holder has ids.
+) -> tuple[tuple[str, ...] | None, dict[str, NDArray[np.int64]]]:
+    """Ids of all samples, in the order in which holders name them first, and the row of each in each holder that has ids (n,), −1 where absent.
 
-    Without a join the holders have the same samples, in any order, and one without ids has them in the
-    one order of all others.
+    The ids are None when no holder has some. Without a join the holders have the same samples, in any order, and one
+    without ids has them in the one order of all others.
     """
     if join not in (None, *get_args(Join)):
         raise ConfigurationError(
@@ -70,7 +61,7 @@ def join_samples(
             "(--id-column, [data] id_column), or remove join if row i is the same sample everywhere."
         )
     if not known:
-        return None
+        return None, {}
     for name, own in known.items():
         check_sample_ids(own, where=repr(name))
     wanted = next(iter(known.values()))
@@ -84,7 +75,7 @@ def join_samples(
                 f"{nameless[0]!r} has no ids: its rows may be in any of these. Give its ids too (frames: "
                 "as index), or put all in one order (frames: b.loc[a.index])."
             )
-    return JoinedSamples(wanted, places)
+    return wanted, places
 
 
 def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
