@@ -100,11 +100,16 @@ def contents_of(
     left = [*skipped, *left]
     of_samples = {"labels": labels, "sample ids": sample_ids}
     for what, values in of_samples.items() if source.samples_in == "rows" else ():
-        if values is not None and _are_columns(len(values), tables):
-            tables = {name: _turned(table) for name, table in tables.items()}
+        n_samples = -1 if values is None else len(values)
+        have_rows = all(table.shape[0] == n_samples for table in tables.values())
+        if not have_rows and all(table.shape[1] == n_samples for table in tables.values()):
+            tables = {  # in blocks of rows, if it is a Dask array
+                name: table.T.rechunk(("auto", -1)) if hasattr(table, "rechunk") else table.T
+                for name, table in tables.items()
+            }
             others |= _no_views(found, tables) if selection.views is None else {}
             notes.append(
-                f"{source.path}: the samples of all views are their {len(values)} columns, as many as {what}."
+                f"{source.path}: the samples of all views are their {n_samples} columns, as many as {what}."
             )
     types, file = found.view_types, str(source.path)
     views = [
@@ -126,12 +131,16 @@ def contents_of(
             "a matrix of its own."
         )
     may_be_ids = {} if sample_ids else _vectors_of_ids(found, views, may_be_labels, source)
-    if (named := _surest_ids(may_be_ids, found)) is not None:
-        sample_ids = may_be_ids[named]
-        if id_strength(_own(named)) == CERTAIN:
-            notes.append(f"{source.path}: {named!r} taken as sample ids.")
+    named = [name for name in may_be_ids if id_strength(_own(name)) == CERTAIN]
+    texts = [name for name in may_be_ids if found.values[name].dtype.kind in "US"]
+    # the only ids by their names, or else the only text
+    different = {may_be_ids[name]: name for name in reversed(named or texts)}
+    if len(different) == 1:
+        ((sample_ids, name),) = different.items()
+        if named:
+            notes.append(f"{source.path}: {name!r} taken as sample ids.")
             may_be_ids = {}
-            others.pop(named, None)
+            others.pop(name, None)
     others = {name: kind for name, kind in others.items() if name not in may_be_ids}
     if others:
         notes.append(f"{source.path}: left out {_listed(others)}: no matrices of samples.")
@@ -179,17 +188,6 @@ def _tables_in(
     return tables, left, others
 
 
-def _are_columns(n_samples: int, tables: Mapping[str, Any]) -> bool:
-    """Return whether samples can be the columns of all tables only, not their rows."""
-    have_rows = all(table.shape[0] == n_samples for table in tables.values())
-    return not have_rows and all(table.shape[1] == n_samples for table in tables.values())
-
-
-def _turned(table: Any) -> Any:
-    """The transpose of a table, in blocks of rows if it is a Dask array."""
-    return table.T.rechunk(("auto", -1)) if hasattr(table, "rechunk") else table.T
-
-
 def _are_named_ids(name: str, value: Any) -> bool:
     """Return whether a variable with a name of ids is a vector of ids that all differ."""
     ids = ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
@@ -222,14 +220,6 @@ def _vectors_of_ids(
                 "samples in either. Save each view in a file of its own with its ids."
             )
     return found_ids
-
-
-def _surest_ids(may_be: Mapping[str, tuple[str, ...]], found: Variables) -> str | None:
-    """The only variable of ids by its name, or else the only one of text; None if there is none."""
-    named = [name for name in may_be if id_strength(_own(name)) == CERTAIN]
-    texts = [name for name in may_be if found.values[name].dtype.kind in "US"]
-    different = {may_be[name]: name for name in reversed(named or texts)}
-    return next(iter(different.values())) if len(different) == 1 else None
 
 
 def ids_in(value: Any) -> tuple[str, ...]:

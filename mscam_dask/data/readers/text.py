@@ -180,8 +180,8 @@ def _check_row_names(
     is_of_ids = delimiter in (",", None) and id_strength(columns[1]) == CERTAIN
     if is_of_ids and any(row[0] != row[1] for row in body):
         raise DataError(
-            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: a comma may be a decimal mark, and a "
-            "comma or a blank a part of text. Write decimal points and quotes around text, or a name of the first column into the header."
+            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: commas or blanks "
+            "may be parts of numbers or text. Write decimal points and quotes around text, or a name of the first column into the header."
         )
 
 
