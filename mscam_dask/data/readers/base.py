@@ -212,22 +212,14 @@ def check_row_size(values: Any, source: Source) -> Any:
 
 
 def check_lazy_size(
-    source: Source,
-    what: str,
-    *,
-    shape: Sequence[int],
-    item_bytes: int,
-    chunks: Sequence[int] | None,
-    stored_bytes: int,
+    source: Source, what: str, array: Any, *, chunks: Sequence[int] | None, stored_bytes: int
 ) -> None:
-    """Refuse an array, to be read by `chunks` of this shape, whose declared shape its file can hardly hold."""
+    """Refuse an array of HDF5 or Zarr, to be read by `chunks` of this shape, whose declared shape its file can hardly hold."""
+    shape, item_bytes = array.shape, array.dtype.itemsize
     declared = math.prod(shape) * item_bytes
     if declared > _MAX_EXPANSION * stored_bytes:
-        check_size(
-            source,
-            f"{what} of shape {tuple(shape)}, of which {stored_bytes} bytes are stored,",
-            declared,
-        )
+        held = f"{what} of shape {tuple(shape)}, of which {stored_bytes} bytes are stored,"
+        check_size(source, held, declared)
     if chunks is None:
         return
     check_size(source, f"a chunk {tuple(chunks)} of {what}", math.prod(chunks) * item_bytes)

@@ -176,8 +176,7 @@ def _choose(
 
 
 def _with_labels(
-    loaded: Sequence[SourceContents],
-    labels: str | Path | Sequence[Any] | NDArray[Any] | None,
+    loaded: Sequence[SourceContents], labels: str | Path | Sequence[Any] | NDArray[Any] | None
 ) -> tuple[list[SourceContents], Any]:
     """Return sources with the codes of those labels only that are taken, and a file or values beside them."""
     others: Any = labels

@@ -63,14 +63,7 @@ def _check_dataset(dataset: Any, source: Source) -> None:
     if dataset.shape is None:
         return
     stored = dataset.id.get_storage_size()
-    check_lazy_size(
-        source,
-        repr(name),
-        shape=dataset.shape,
-        item_bytes=dataset.dtype.itemsize,
-        chunks=dataset.chunks,
-        stored_bytes=stored,
-    )
+    check_lazy_size(source, repr(name), dataset, chunks=dataset.chunks, stored_bytes=stored)
     if dataset.chunks is None and stored > source.file.stat().st_size:
         raise DataError(
             f"{source.path}: {name!r} declares {math.prod(dataset.shape)} values, more than the file "

@@ -14,11 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import (
-    Selection,
-    Source,
-    SourceContents,
-)
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.fields import Column, tell_rows_apart
 from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.conversion import CERTAIN, as_text, id_strength, label_rank, rows_of

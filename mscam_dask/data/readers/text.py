@@ -28,11 +28,7 @@ from mscam_dask.data.readers.dialect import (
     shown_fields,
     split_rows,
 )
-from mscam_dask.data.readers.fields import (
-    are_whole,
-    is_number,
-    is_value,
-)
+from mscam_dask.data.readers.fields import are_whole, is_number, is_value
 from mscam_dask.data.readers.roles import Block, Table
 from mscam_dask.data.views.conversion import CERTAIN, id_strength
 from mscam_dask.errors import DataError
@@ -98,7 +94,7 @@ def _table(
     if comment is not None:
         lines = [line for line in lines if not line.startswith(comment)]
     dialect, doubt = _checked_dialect(source, where, above, lines)
-    delimiter, decimal, rows = dialect.delimiter, dialect.decimal, dialect.rows
+    decimal, rows = dialect.decimal, dialect.rows
     first, n_lines, note = _heading(source, where, above, lines, dialect)
     body, n_above = rows[min(n_lines, 1) :], len(above) + n_lines
     while len(body) > 1 and not any(body[-1]):  # which may be below the table
@@ -109,11 +105,9 @@ def _table(
     left_out: dict[int, str] = {}
     has_row_names = False
     if first is not None:
-        columns, left_out, has_row_names = _columns(where, first, body, decimal)
+        columns, left_out, has_row_names = _columns(where, first, body, dialect)
     are_numbers = are_whole([row[0] for row in body])
     id_position = 0 if has_row_names and not are_numbers else None
-    if id_position is not None:
-        _check_row_names(where, delimiter, columns, body)
     is_gct, samples_in = _is_gct(above), source.samples_in
     if is_gct or (comment == "!" and columns[0] == "ID_REF"):
         samples_in = "columns"
@@ -147,7 +141,7 @@ def _table(
         form=", ".join(said),
         notes=tuple(filter(None, (note, doubt))),
         decimal=decimal,
-        is_by_blanks=delimiter is None,
+        is_by_blanks=dialect.delimiter is None,
     )
 
 
@@ -171,18 +165,6 @@ def _checked_dialect(
     if dialect.delimiter is None:
         check_positions(lines, where)
     return dialect, doubt
-
-
-def _check_row_names(
-    where: str, delimiter: str | None, columns: list[str], body: list[list[str]]
-) -> None:
-    """Refuse names of rows in front of a column of ids, where decimal commas or blanks in ids make one field of two."""
-    is_of_ids = delimiter in (",", None) and id_strength(columns[1]) == CERTAIN
-    if is_of_ids and any(row[0] != row[1] for row in body):
-        raise DataError(
-            f"{where}: each row has one field more than the header, which begins with {columns[1]!r}: commas or blanks "
-            "may be parts of numbers or text. Write decimal points and quotes around text, or a name of the first column into the header."
-        )
 
 
 def _heading(
@@ -226,7 +208,7 @@ def _heading(
 
 
 def _columns(
-    where: str, names: list[str], body: list[list[str]], decimal: str
+    where: str, names: list[str], body: list[list[str]], dialect: Dialect
 ) -> tuple[list[str], dict[int, str], bool]:
     """Names of all columns, those that are left out and why, and whether the first has the names of rows."""
     known = (places for start, places in _OF_SAMPLES.items() if (*names[: len(start)],) == start)
@@ -236,8 +218,14 @@ def _columns(
         left_out |= dict.fromkeys(range(1 + max(filled, default=0), len(names)), "empty")
         return names, left_out, False
     if not all(row[-1:] == [""] and len(row) > len(names) for row in body):
+        are_ids = id_strength(names[0]) == CERTAIN and any(row[0] != row[1] for row in body)
+        if are_ids and dialect.delimiter in (",", None) and not are_whole([row[0] for row in body]):
+            raise DataError(
+                f"{where}: each row has one field more than the header, which begins with {names[0]!r}: commas or blanks "
+                "may be parts of numbers or text. Write decimal points and quotes around text, or a name of the first column into the header."
+            )
         return ["", *names], left_out, True  # R's write.table
-    if any(row[0] and not is_value(row[0], decimal) for row in body):
+    if any(row[0] and not is_value(row[0], dialect.decimal) for row in body):
         raise DataError(
             f"{where}: each row has one field more than the header, and the last one is empty: either the "
             "rows end in a delimiter, or the header lacks a name of the first column. Correct the header."

@@ -141,13 +141,7 @@ def _check_arrays(node: Any, source: Source) -> None:
                 f"{source.path}: {name} has pickled Python objects; they are refused, because reading them "
                 "can run code of the person who wrote the store. Write it again with numeric arrays only."
             )
-        check_lazy_size(
-            source,
-            name,
-            shape=array.shape,
-            item_bytes=array.dtype.itemsize,
-            chunks=array.shards or array.chunks,
-            stored_bytes=sum(
-                file.stat().st_size for file in (source.file / path).rglob("*") if file.is_file()
-            ),
-        )
+        files = (file for file in (source.file / path).rglob("*") if file.is_file())
+        stored = sum(file.stat().st_size for file in files)
+        chunks = array.shards or array.chunks
+        check_lazy_size(source, name, array, chunks=chunks, stored_bytes=stored)
