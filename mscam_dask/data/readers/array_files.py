@@ -112,8 +112,7 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
                     f"{source.path} has two arrays called {name!r}; names must be unique. Rename one of them."
                 )
             may_be_view = key in name_of or not numbered
-            has_role = key == selection.labels or may_be_usual(key)
-            has_role = has_role or id_strength(key) == CERTAIN
+            has_role = key == selection.labels or may_be_usual(key) or id_strength(key) == CERTAIN
             is_wanted = not selection.views or any(
                 each.startswith(name) for each in selection.views
             )

@@ -68,33 +68,27 @@ class MultiViewData:
             return
         remedy = (
             "Keep the samples that all views share, in the same order, or give rows of NaN for those that a view "
-            f"does not have (frame.reindex(ids)).{self._turn(self.views[0].shape[1])}"
+            "does not have (frame.reindex(ids))."
         )
         if min(Counter(counts.values()).values()) > 1:
             remedy = (
                 "If the views are of several parts, such as training and test samples, read the views of one part (--view NAME for "
                 "each)."
             )
-        for count in counts.values():
-            if all(count in view.shape for view in self.views):
-                turned = [view.name for view in self.views if view.shape[0] != count]
-                remedy = (
-                    f"View(s) {turned} look like (features, samples): transpose these, or, if all views of their "
-                    "file are so, read it with samples_in='columns' (--samples-in columns)."
-                )
-                break
+        known = (*counts.values(), self.views[0].shape[1])
         listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
         raise DataError(
             f"The views have different numbers of samples ({listing}); every view must have "
-            f"one row per sample. {remedy}"
+            f"one row per sample. {remedy}{next(filter(None, map(self._turn, known)), '')}"
         )
 
     def _turn(self, n_samples: int) -> str:
-        """Advice to transpose the views, if all have that many columns."""
-        if any(view.shape[1] != n_samples for view in self.views):
+        """Advice to transpose the views that have so many columns, if all others have so many rows."""
+        turned = [view.name for view in self.views if view.shape[0] != n_samples]
+        if not all(n_samples in view.shape for view in self.views):
             return ""
         return (
-            f" All views have {n_samples} columns: if these are the samples, transpose the views (files: "
+            f" If the samples are the {n_samples} columns of {turned}, transpose these (files: "
             "samples_in='columns', --samples-in columns)."
         )
 
