@@ -89,11 +89,13 @@ def read_tables(
     ]
     upright = [source for source in sources if isinstance(source, Table)]
     archives = [source for source in sources if isinstance(source, SourceContents)]
-    names: dict[SourceContents | Table, set[str]]
-    names = {table: {name.lower() for name in table.columns} for table in upright}
-    names |= {archive: {name.lower() for name in archive.may_be_ids} for archive in archives}
     others = {
-        table: set[str]().union(*(own for other, own in names.items() if other is not table))
+        table: {
+            name.lower()
+            for other in sources
+            if other is not table
+            for name in (other.columns if isinstance(other, Table) else other.may_be_ids)
+        }
         for table in upright
     }
     rows = {table: _rows_of(table, others[table], selection) for table in upright}
