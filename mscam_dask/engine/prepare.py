@@ -108,7 +108,7 @@ def unit_points(stage: Stage, prepared: Prepared) -> Handle | None:
     The length of rows, such as a library size, may hide clusters.
     """
     own = prepared.scorer.points(prepared.bordered)
-    unit = prepared.scorer.points(tuple((name, "unit") for name, _ in prepared.bordered))
+    unit = prepared.scorer.unit_points([name for name, _ in prepared.bordered])
     is_option = unit is not own and stage.value(stage.submit(differ_enough, own, unit))
     return unit if is_option else None
 
@@ -137,7 +137,8 @@ def precompute_views(
     if n > exact_samples:
         rows = _compared_rows(n, SIZES.n_scored, distinct)
         rows = np.arange(n) if rows is None else rows
-        drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
+        views = tuple(sampled_view(view, rows) for view in data.views)
+        drawn = MultiViewData(views, log_views=data.log_views)
         of_sample = None if known is None or known[rows].max() < 0 else known[rows]
         svds.clear()  # those of all samples
         sample = _precompute(stage, drawn, scales, svds, max_rank=SIZES.max_rank)

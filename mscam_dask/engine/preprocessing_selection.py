@@ -26,6 +26,7 @@ from mscam_dask.engine.views import FactoredView, SVDs, svd_once, view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.neighbor_information import neighbor_votes
+from mscam_dask.linalg.scaling import BY_ROWS
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
@@ -74,7 +75,15 @@ def select_view_settings(
     are_all = len(rows) == data.n_samples
     views = data.views if are_all else [sampled_view(source, rows) for source in data.views]
     searched = [
-        _neighbors_of_view(stage, source, options, svds if are_all else {}, k, some, n_coarse)
+        _neighbors_of_view(
+            stage,
+            source,
+            _options_of(data, source.name, options),
+            svds if are_all else {},
+            k,
+            some,
+            n_coarse,
+        )
         for source in views
     ]
     neighbors, coarse = zip(*searched, strict=True)
@@ -93,6 +102,18 @@ def select_view_settings(
         records = _records(data.view_names, choices, uninformative, overlaps)
         found.setdefault(tuple(choice.settings for choice in choices), records)
     return found
+
+
+def _options_of(
+    data: MultiViewData, view: str, options: Sequence[ViewSettings]
+) -> list[ViewSettings]:
+    """Settings of one view, whose rows of unit length may be those of its logarithms."""
+    return [
+        dataclasses.replace(option, scale=data.row_scale(view))
+        if option.scale == "unit"
+        else option
+        for option in options
+    ]
 
 
 def _neighbors_of_view(
@@ -118,8 +139,8 @@ def _neighbors_of_view(
     if source.view_type != "features":  # it is not scaled
         options = [ViewSettings(options[0].scale, option.alpha) for option in options]
     scales = list(dict.fromkeys(option.scale for option in options))
-    if has_few_columns(shape) and len(scales) > 1 and "unit" in scales:
-        scales.remove("unit")  # it gives up one dimension
+    if has_few_columns(shape) and len(scales) > 1:  # unit length gives up one dimension
+        scales = [scale for scale in scales if scale not in BY_ROWS]
     scales.sort(key=lambda scale: scale != default.scale)
     views = {scale: svd_once(stage, svds, source, scale) for scale in scales}
     settings = sorted(  # the default is the first

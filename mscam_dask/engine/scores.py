@@ -19,6 +19,7 @@ from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.views import FactoredView, SVDs, svd_view, view_shape
 from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.linalg.scaling import BY_ROWS
 from mscam_dask.solvers.borders import JointPoints, column_steps
 from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import (
@@ -86,6 +87,7 @@ class Scorer:
             source.name: source if rows is None else sampled_view(source, rows)
             for source in data.views
         }
+        self._row_scale = data.row_scale
         self._is_incomplete = data.is_incomplete
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         n_present = [source.shape[0] for source in data.views]
@@ -107,6 +109,7 @@ class Scorer:
                 reference_graphs_of_view,
                 self._views[name],
                 self._n_neighbors,
+                self._row_scale(name),
                 self._weights[name],
                 kind="reference_graphs",
                 part=name,
@@ -132,6 +135,10 @@ class Scorer:
         graphs = self.graphs([name for name, _ in views]) if self._is_incomplete else None
         return self._once(("points", views), joint_points, own, graphs, kind="points")
 
+    def unit_points(self, names: Sequence[str]) -> Handle:
+        """Return the points of these views with rows of unit length."""
+        return self.points(tuple((name, self._row_scale(name)) for name in names))
+
     def _svd(self, name: str, scale: Scale) -> Handle | None:
         """SVD of a view, if it is known and a truncated one would have the same directions."""
         is_exact = min(self._views[name].shape) <= MAX_EXACT_GRAM
@@ -150,11 +157,13 @@ def best_partition(stage: Stage, partitions: Handle, scores: Handle) -> BestPart
 
 
 def reference_graphs_of_view(
-    source: RowSource, n_neighbors: int, weight: float = 1.0
+    source: RowSource, n_neighbors: int, row_scale: Scale = "unit", weight: float = 1.0
 ) -> ReferenceGraphs:
     """Read one view and build its reference graphs; `weight` is that of the view in mean scores."""
     source = cache_chunks(source)
-    graphs = reference_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
+    graphs = reference_graphs(
+        source.read, view_shape(source), n_neighbors, row_scale=row_scale, dtype=np.float32
+    )
     present = source.present
     if present is None and weight == 1.0:
         return graphs
@@ -183,7 +192,7 @@ def points_of_view(
     if shape.view_type != "features":
         rows = classical_scaling(source.read, shape, max_rank)
         return ViewPoints(rows, source.present, np.zeros((0, rows.shape[1])))
-    if scale == "unit":
+    if scale in BY_ROWS:
         blocks = row_blocks(shape.n_samples, shape.n_features)
         if any(source.read(start, stop).min() < 0.0 for start, stop in blocks):
             scale, known = "standard", None

@@ -69,6 +69,12 @@ def select_preprocessing(
 ) -> Search:
     """Select scale and α of each view by neighbor overlap, if there is a choice and two views or more."""
     choices = search.choices
+    if len(data.views) == 1 and data.log_views:
+        candidates = tuple(
+            dataclasses.replace(one, scale="log") if one.scale == "unit" else one
+            for one in search.candidates
+        )
+        return dataclasses.replace(search, candidates=candidates)
     if len(choices.view_settings) < 2 or len(data.views) < 2:
         return search
     first, stage = search.candidates[0], session.stage("views")

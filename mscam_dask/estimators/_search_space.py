@@ -88,6 +88,16 @@ def search_space(estimator: MSCAM, data: MultiViewData) -> tuple[tuple[Parameter
     return tuple(dict.fromkeys(found)), choices
 
 
+def log_views(
+    scale: Scale | Mapping[str, Scale] | None, names: Collection[str], counts: Collection[str]
+) -> frozenset[str]:
+    """Views whose logarithms are compared: those with that scale, or those of `counts` if scales are selected."""
+    if scale is None:
+        return frozenset(counts)
+    given = scale if isinstance(scale, Mapping) else dict.fromkeys(names, scale)
+    return frozenset(name for name in names if given.get(name) == "log")
+
+
 def _options_of_views(
     scale: Scale | None, alpha: float | None, *, has_features: bool
 ) -> tuple[ViewSettings, ...]:

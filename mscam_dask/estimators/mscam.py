@@ -39,7 +39,7 @@ from mscam_dask.estimators._sample_values import (
     validated_init_labels,
     validated_partial_labels,
 )
-from mscam_dask.estimators._search_space import search_space
+from mscam_dask.estimators._search_space import log_views, search_space
 from mscam_dask.types.parameters import Constants, Model, Parameters, Scale
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ class MSCAM(
         Ridge penalty of the self-representation, in units of the mean squared singular value of a
         view, from 1e-6 to 1e6: one value, or a mapping by view name (then `scale` must be one
         too). None: selected without labels.
-    scale : {"standard", "unit", "minmax", "none"} or mapping, optional
+    scale : {"standard", "unit", "log", "minmax", "none"} or mapping, optional
         Scaling of feature views before they are centered: columns to variance 1, rows to length
-        1, columns to [0, 1], or none. None: selected without labels.
+        1, logarithms log(1 + x) to rows of length 1, columns to [0, 1], or none. None: selected without
+        labels, and "log" takes the place of "unit" for counts (docs/method.md).
     view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         Type of the values of each view: one for all views, by view name, or in order.
     exclude_views : sequence of str, optional
@@ -349,6 +350,13 @@ class MSCAM(
             over=lambda look, views: map_views(look, views, executor, stage="validate"),
         )
         report = check(data)
+        counts = [
+            one.view
+            for one in report.issues
+            if one.kind == "counts" and first.constants.auto_settings
+        ]
+        by_logs = log_views(self.scale, data.view_names, counts)
+        data = dataclasses.replace(data, log_views=by_logs)
         of_batches = None
         if batches is not None:
             of_batches = fit_batches(X, data, batches, n_clusters, executor)

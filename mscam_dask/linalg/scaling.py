@@ -106,8 +106,8 @@ class RowTransform:
     @np.errstate(under="ignore")
     def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scaled C-contiguous copy of a block of finite rows (m, d)."""
-        if self.kind == "unit":
-            return _unit_rows(rows)
+        if self.kind in BY_ROWS:
+            return _unit_rows(logarithms(rows) if self.kind == "log" else rows)
         if self.exponent.any():
             rows = np.ldexp(rows, -self.exponent)
         if self.kind == "none":
@@ -121,7 +121,9 @@ class RowTransform:
         self, steps: NDArray[np.float64], rows: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Scaled differences (d,) within a column; those of unit rows for the median length of `rows` (m, d)."""
-        if self.kind == "unit":
+        if self.kind == "log":  # steps from 0, the largest ones
+            steps, rows = logarithms(steps), logarithms(rows)
+        if self.kind in BY_ROWS:
             exponent = -int(np.frexp(np.abs(rows).max(initial=0.0))[1])
             lengths = np.linalg.norm(np.ldexp(rows, exponent), axis=1)
             present = lengths[lengths > 0.0]
@@ -139,15 +141,19 @@ SCALINGS: dict[str, Callable[[ColumnMoments], tuple[NDArray[np.float64], NDArray
 """Offset and scale (d,) of each scaling by columns; a new one is a line here and a name in `Scale`."""
 
 
+BY_ROWS: tuple[Scale, ...] = ("unit", "log")
+"""Scalings of each row by itself, to unit length."""
+
+
 @np.errstate(under="ignore")
 def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransform:
     """Fit a scaling to a view with these column moments.
 
     "standard": columns to mean 0 and variance 1; "minmax": columns to [0, 1]; both set constant
-    columns to 0. "unit": rows to norm 1, zero rows stay zero. "none": as they are, but for a power
-    of two.
+    columns to 0. "unit": rows to norm 1, zero rows stay zero; "log": the same of their `logarithms`.
+    "none": as they are, but for a power of two.
     """
-    if kind not in (*SCALINGS, "unit", "none"):
+    if kind not in (*SCALINGS, *BY_ROWS, "none"):
         raise ConfigurationError(
             f"the scaling {kind!r} is not in SCALINGS of this process. Import the module that adds it on the workers too."
         )
@@ -155,9 +161,9 @@ def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransf
     offset, scale = np.zeros(d), np.ones(d)
     constant = np.zeros(d, dtype=np.bool_)
     largest = np.maximum(np.abs(moments.minimum), np.abs(moments.maximum))
-    if kind in ("unit", "none"):
+    if kind not in SCALINGS:
         largest = np.broadcast_to(largest.max(initial=0.0), d)
-    exponent = np.zeros(d, dtype=np.int32) if kind == "unit" else safe_exponent(largest)
+    exponent = np.zeros(d, dtype=np.int32) if kind in BY_ROWS else safe_exponent(largest)
     if kind in SCALINGS:
         names = ("mean", "deviation_norm", "minimum", "maximum")
         divided = {name: np.ldexp(getattr(moments, name), -exponent) for name in names}

@@ -208,7 +208,8 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
     """Ridge of the self-representation, in units of a view's mean squared singular value; selected
     for each view by default."""
     scale: Scale | None = None
-    """Scaling of feature views: columns to variance 1, rows to length 1, columns to [0, 1], none;
+    """Scaling of feature views: columns to variance 1, rows to length 1, log(1 + x) to rows of length 1,
+    columns to [0, 1], none;
     selected for each view by default."""
     n_neighbors: Count | None = None
     """Neighbors of a sample in the consensus graph; by default 20, or fewer if the mean cluster

@@ -98,9 +98,6 @@ def mean_score(view_scores: Sequence[float]) -> float:
     return math.fsum(view_scores) / len(view_scores)
 
 
-_SCALES: tuple[Scale, ...] = ("unit", "standard")
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceGraphs:
     """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each."""
@@ -119,11 +116,12 @@ def reference_graphs(
     shape: ViewShape,
     n_neighbors: int,
     *,
+    row_scale: Scale = "unit",
     dtype: type[np.floating[Any]] = np.float64,
 ) -> ReferenceGraphs:
     """Reference graphs of one view: adaptive-neighbor graphs, Eq. (29), of its raw rows.
 
-    Feature views have two (unit rows, standardized columns), distance and kernel views one. The search is exact.
+    Feature views have two (rows of unit length, standardized columns), distance and kernel views one. The search is exact.
     """
     n = shape.n_samples
     if shape.view_type != "features":
@@ -134,7 +132,7 @@ def reference_graphs(
     else:
         moments = moments_of_rows(read, 0, n, shape.n_features)
         graphs = []
-        for scale in _SCALES:
+        for scale in (row_scale, "standard"):
             transform = fit_transform_from_moments(scale, moments)
             rows = np.empty((n, shape.n_features), dtype=dtype)
             for start, stop in row_blocks(n, shape.n_features):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.neighbor_information import permutation_z, shared_neighbors
 from mscam_dask.linalg.neighbors import approximate_neighbors
+from mscam_dask.linalg.scaling import BY_ROWS
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
@@ -47,9 +48,9 @@ def is_few(n_columns: int, n_samples: int) -> bool:
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> ViewSettings:
     """The largest α with rows of unit length, or with standardized columns if there are few."""
-    preferred = "standard" if has_few_columns(shape) else "unit"
+    preferred = ("standard",) if has_few_columns(shape) else BY_ROWS
     scales = [option.scale for option in options]
-    scale = preferred if preferred in scales else scales[0]
+    scale = next((one for one in scales if one in preferred), scales[0])
     of_scale = [option for option in options if option.scale == scale]
     return max(of_scale, key=lambda option: option.alpha)
 

@@ -19,7 +19,7 @@ from mscam_dask.types.allowed import (
 )
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
-Scale = Literal["standard", "unit", "minmax", "none"]
+Scale = Literal["standard", "unit", "log", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
 
 ImputeMethod = Literal["mean", "median", "knn"]

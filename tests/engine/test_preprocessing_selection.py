@@ -188,3 +188,47 @@ def test_neighbors_that_are_selected_are_no_more_than_a_cluster_has(
 ) -> None:
     first: Parameters = MSCAM(**parameters).candidate_settings(VIEWS)[0]
     assert first.n_neighbors == expected
+
+
+def counts_of_clusters(n_views: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+    """Overdispersed counts of four clusters, in samples of different totals, such as library sizes."""
+    rng = np.random.default_rng(7)
+    labels, views = np.arange(180) % 4, []
+    for _ in range(n_views):
+        means = np.exp(rng.normal(1.0, 2.0, 200) + rng.normal(0.0, 0.5, (4, 200)))[labels]
+        totals = np.exp(rng.normal(0.0, 0.7, (180, 1)))
+        views.append(rng.poisson(rng.gamma(1.0, means * totals)))
+    return views, labels
+
+
+@pytest.mark.parametrize("n_views", [1, 2])
+def test_logarithms_of_counts_are_clustered_unless_a_scale_is_given(n_views: int) -> None:
+    views, labels = counts_of_clusters(n_views)
+    model = MSCAM(4, n_jobs=1).fit(views)
+    assert adjusted_rand_index(labels, model.labels_) > 0.9
+    assert {one.kind for one in model.data_warnings_} == {"counts"}
+    assert {one.scale for one in model.view_settings_.values()} == {"log"}
+    assert np.mean(model.predict(views) == model.labels_) > 0.98
+    logs = [np.log1p(view) for view in views]
+    same = MSCAM(4, scale="unit", n_jobs=1).fit(
+        logs
+    )  # and their standardized columns, not those of logarithms
+    assert adjusted_rand_index(same.labels_, model.labels_) > 0.9
+    counts = MSCAM(4, scale="unit", n_jobs=1).fit(views)
+    assert adjusted_rand_index(labels, counts.labels_) < 0.5
+
+
+def test_settings_of_a_fit_of_counts_can_be_given_to_the_next_one() -> None:
+    views, _ = counts_of_clusters(2)
+    model = MSCAM(4, n_jobs=1).fit(views)
+    chosen = model.view_settings_
+    again = MSCAM(
+        4,
+        scale={name: one.scale for name, one in chosen.items()},
+        alpha={name: one.alpha for name, one in chosen.items()},
+        n_neighbors=model.solution_.parameters.n_neighbors,
+        exclude_views=model.excluded_views_,
+        n_jobs=1,
+    ).fit(views)
+    assert again.cross_view_information_ == pytest.approx(model.cross_view_information_)
+    assert again.labels_.tolist() == model.labels_.tolist()

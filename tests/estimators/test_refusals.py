@@ -38,7 +38,7 @@ from tests.synthetic import Array
         ({"n_neighbors": 72}, ("n_neighbors=72", 1, 71)),
         ({"n_neighbors": 0}, ("n_neighbors=0",)),
         ({"constants": {"graph_weight": 1.0}}, ("constants={'graph_weight': 1.0}", "Constants")),
-        ({"scale": "log"}, ("scale='log'",)),
+        ({"scale": "logs"}, ("scale='logs'",)),
         ({"view_type": "cosine"}, ("view_type='cosine'",)),
         ({"view_type": ("features",)}, ("view_type", 1, 2)),
         ({"view_type": {"no such view": "kernel"}}, ("view_type", "'no such view'")),

@@ -79,6 +79,17 @@ def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[Array]) -> None:
     assert_allclose(np.abs(np.sum(directions * scaled, axis=1)), np.linalg.norm(directions, axis=1))
 
 
+def test_log_scales_the_logarithms_to_unit_rows_as_it_scales_steps_from_zero() -> None:
+    rows = np.array([[0.0, 3.0, 1.0], [5.0, 0.0, 200.0], [0.0, 0.0, 0.0]])
+    scaling = fit_transform_from_moments("log", ColumnMoments.from_rows(rows))
+    logs = np.log1p(rows)
+    lengths = np.linalg.norm(logs, axis=1)
+    assert_allclose(scaling.apply(rows)[:2], logs[:2] / lengths[:2, None])
+    assert not scaling.apply(rows)[2].any()
+    steps = scaling.of_steps(np.array([0.0, 1.0, 2.0]), rows)
+    assert_allclose(steps, np.log([1.0, 2.0, 3.0]) / np.median(lengths[:2]))
+
+
 @pytest.mark.parametrize("value", [0.1, -3.0, 0.0, 1e300, 1e-310])
 def test_constant_columns_become_zero_however_streamed(value: float) -> None:
     rows = np.column_stack((np.full(30, value), np.arange(30.0)))

@@ -38,7 +38,7 @@ from tests.messages import raises
 from tests.solvers.whole_rows import linear_discriminants, prepared, ridge_points
 from tests.synthetic import Array, distances_between
 
-SCALES: tuple[Scale, ...] = ("standard", "unit", "minmax", "none")
+SCALES: tuple[Scale, ...] = ("standard", "unit", "log", "minmax", "none")
 
 
 def random_view(view_type: ViewType, d: int = 6) -> Array:
@@ -68,9 +68,11 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
 ) -> None:
     rows = random_view("features", d=d)
     view = prepared(rows, scale=scale, alpha=alpha)
+    logs = np.sign(rows) * np.log1p(np.abs(rows))
     scaled = {
         "standard": (rows - rows.mean(axis=0)) / rows.std(axis=0),
         "unit": rows / np.linalg.norm(rows, axis=1, keepdims=True),
+        "log": logs / np.linalg.norm(logs, axis=1, keepdims=True),
         "minmax": (rows - rows.min(axis=0)) / np.ptp(rows, axis=0),
         "none": rows,
     }[scale]

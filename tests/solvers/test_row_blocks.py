@@ -77,7 +77,7 @@ def whole(graph: list[GraphRows]) -> csr_array[np.float64]:
     return graph_update.whole_graph(graph, np.arange(N, dtype=np.int32))
 
 
-@pytest.mark.parametrize("scale", ["standard", "unit", "minmax", "none"])
+@pytest.mark.parametrize("scale", ["standard", "unit", "log", "minmax", "none"])
 def test_the_ridge_view_is_that_of_all_rows(view: Array, scale: Scale) -> None:
     blocks = ridge_rows(view, scale)
     shape = ViewShape(N, view.shape[1], "features")

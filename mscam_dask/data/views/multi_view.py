@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.types.parameters import Scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class MultiViewData:
     sample_ids: tuple[str, ...] | None = None
     labels: NDArray[np.int64] | None = None
     label_names: tuple[str, ...] | None = None
+    log_views: frozenset[str] = frozenset()  # whose logarithms are compared, such as counts
 
     def __post_init__(self) -> None:
         if not self.views:
@@ -96,6 +98,10 @@ class MultiViewData:
     def n_samples(self) -> int:
         """Number of samples n."""
         return self.views[0].n_samples
+
+    def row_scale(self, view: str) -> Scale:
+        """Scaling of the rows of a view to unit length: of its logarithms, or of its values."""
+        return "log" if view in self.log_views else "unit"
 
     @property
     def is_incomplete(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -48,6 +49,8 @@ _CODES = np.array(  # that mark missing values, and those that NetCDF and others
 
 _LONG_CODE = 99  # the least one that no scale of answers, such as 1 to 9, has
 
+_LARGEST_COUNT = 4095  # that is told from larger ones
+
 _CORNER = 64  # rows and columns that show the kind of a square view
 
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
@@ -64,6 +67,7 @@ class DataIssue:
         "label columns",
         "missing codes",
         "presence table",
+        "counts",
         "repeated samples",
         "few shared samples",
     ]
@@ -318,6 +322,12 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
         )
         first = tuple(columns[:_SHOWN])
         issues.append(DataIssue(view.name, "constant columns", len(columns), message, first))
+    if scan.are_counts and view.shape[1] >= math.log2(view.shape[0]):
+        message = (
+            f"View {view.name!r} has counts: whole numbers from 0, 1 the most frequent positive one. Their logarithms "
+            "log(1 + x) are clustered if no scale is given; give scale='unit' or 'standard' for the counts themselves."
+        )
+        issues.append(DataIssue(view.name, "counts", view.shape[1], message))
     named = {
         at: name
         for at, name in enumerate(view.feature_names or (view.name,) * (view.shape[1] == 1))
@@ -346,6 +356,19 @@ class _Scan:
     highest: NDArray[np.float64]
     zero_rows: list[int]
     blocks: list[bytes]
+    totals: NDArray[np.float64]  # (d,) sums of the columns
+    frequencies: NDArray[np.int64]  # of 0, 1, ..., 4095 and larger ones; none with other values
+
+    @property
+    def are_counts(self) -> bool:
+        """Whether columns of more than 0 and 1 have whole numbers from 0, and 1 is the most frequent positive one."""
+        if not self.frequencies.size:
+            return False
+        is_binary = self.highest <= 1
+        n_ones = int(self.totals[is_binary].sum())
+        n_zeros = self.n_rows * np.count_nonzero(is_binary) - n_ones
+        zeros, *positive = self.frequencies - np.pad([n_zeros, n_ones], (0, _LARGEST_COUNT))
+        return bool(zeros > 0 and max(positive[:-1]) == positive[0] > 0)
 
     @property
     def is_finite(self) -> bool:
@@ -364,6 +387,8 @@ class _Scan:
             np.maximum(self.highest, later.highest),
             [*self.zero_rows, *(self.n_rows + row for row in later.zero_rows)],
             [*self.blocks, *later.blocks],
+            self.totals + later.totals,
+            _added(self.frequencies, later.frequencies),
         )
 
 
@@ -373,14 +398,43 @@ def _scan(view: RowSource, *, digest: bool) -> _Scan:
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
     read = ViewDigest()
+    totals = np.zeros(n_columns)
+    frequencies = np.zeros(
+        _LARGEST_COUNT + 2 if view.view_type == "features" else 0, dtype=np.int64
+    )
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
+        if frequencies.size:
+            totals += rows.sum(axis=0)
+            frequencies = _added(frequencies, _frequencies(rows))
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
         if digest:
             read.update(rows)
-    return _Scan(view.shape[0], lowest, highest, zero_rows, read.blocks())
+    return _Scan(
+        view.shape[0],
+        lowest,
+        highest,
+        zero_rows,
+        read.blocks(),
+        totals,
+        frequencies,
+    )
+
+
+def _frequencies(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Frequencies of 0, 1, ..., 4095, and of all larger values; none if some are no whole numbers from 0."""
+    for some in (rows[:1], rows):
+        if not ((some >= 0.0) & (some == np.floor(some))).all():
+            return np.zeros(0, dtype=np.int64)
+    values = np.minimum(rows, _LARGEST_COUNT + 1).astype(np.int64)
+    return np.bincount(values.ravel(), minlength=_LARGEST_COUNT + 2)
+
+
+def _added(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum of two frequencies; none if one of them has none."""
+    return one + other if one.size == other.size else np.zeros(0, dtype=np.int64)
 
 
 def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple[DataIssue, ...]:

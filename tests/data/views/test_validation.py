@@ -172,3 +172,28 @@ def test_findings_and_digests_are_those_of_all_blocks_of_rows() -> None:
     assert ("a", "zero rows", (5, n - 2)) in said
     assert ("b", "constant columns", (2,)) in said
     assert found.digests == {view.name: sources.view_digest(view) for view in data.views}
+
+
+COUNTS: dict[str, Any] = {
+    "rare": lambda rng: rng.poisson(0.7, (90, 12)),
+    "of all sizes": lambda rng: rng.poisson(np.exp(np.arange(-6, 6)), (90, 12)),
+    "sparse": lambda rng: csr_array(rng.poisson(0.3, (90, 12))),
+    "beside bits": lambda rng: np.c_[rng.poisson(0.7, (90, 8)), rng.integers(0, 2, (90, 4))],
+}
+NO_COUNTS: dict[str, Any] = {
+    "fractions": lambda rng: rng.poisson(0.7, (90, 12)) + 0.5,
+    "negative": lambda rng: rng.poisson(0.7, (90, 12)) - 1,
+    "bits": lambda rng: rng.integers(0, 2, (90, 12)),
+    "grades from 1": lambda rng: rng.integers(1, 6, (90, 12)).clip(1, 2),
+    "gray values": lambda rng: rng.integers(0, 256, (90, 12)) // 200 * 255,
+    "age beside bits": lambda rng: np.c_[rng.integers(0, 2, (90, 11)), rng.integers(20, 80, 90)],
+    "few columns": lambda rng: rng.poisson(0.7, (90, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", [*COUNTS, *NO_COUNTS])
+def test_counts_are_told(rng: np.random.Generator, block_size: None, kind: str) -> None:
+    values = {**COUNTS, **NO_COUNTS}[kind](rng)
+    found = check({"v": values, "other": rng.standard_normal((90, 2))})
+    told = [one.view for one in found.issues if one.kind == "counts"]
+    assert told == (["v"] if kind in COUNTS else [])

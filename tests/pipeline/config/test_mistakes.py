@@ -28,7 +28,7 @@ view_type = "kernel"  # 'view_type' | [data]
 client = "x"  # 'client' | [execution]
 tol = 1e-3  # 'tol' | score_tie | [cluster.constants]
 identity_weight = 1.0  # 'identity_weight' | [cluster.constants]
-scale = "standrd"  # 'standrd' | "standard", "unit", "minmax", "none" | 'standard'
+scale = "standrd"  # 'standrd' | "standard", "unit", "log", "minmax", "none" | 'standard'
 method = ["mscam"]  # ['mscam'] | "mscan"
 max_clusters = 1  # max_clusters = 1 | >= 2
 exclude_views = [1]  # exclude_views = [1]
