@@ -356,7 +356,7 @@ class _Scan:
     highest: NDArray[np.float64]
     zero_rows: list[int]
     blocks: list[bytes]
-    totals: NDArray[np.float64]  # (d,) sums of the columns
+    totals: NDArray[np.float64]  # (d,) sums of counts, of at most 2 from each
     frequencies: NDArray[np.int64]  # of 0, 1, ..., 4095 and larger ones; none with other values
 
     @property
@@ -405,8 +405,9 @@ def _scan(view: RowSource, *, digest: bool) -> _Scan:
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
         if frequencies.size:
-            totals += rows.sum(axis=0)
             frequencies = _added(frequencies, _frequencies(rows))
+        if frequencies.size:
+            totals += np.minimum(rows, 2.0).sum(axis=0)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
