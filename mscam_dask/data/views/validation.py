@@ -50,6 +50,7 @@ _CODES = np.array(  # that mark missing values, and those that NetCDF and others
 _LONG_CODE = 99  # the least one that no scale of answers, such as 1 to 9, has
 
 _LARGEST_COUNT = 4095  # that is told from larger ones
+_COUNTED_TOGETHER = 2**17  # values that stay in a cache
 
 _CORNER = 64  # rows and columns that show the kind of a square view
 
@@ -356,7 +357,7 @@ class _Scan:
     highest: NDArray[np.float64]
     zero_rows: list[int]
     blocks: list[bytes]
-    totals: NDArray[np.float64]  # (d,) sums of counts, of at most 2 from each
+    ones: NDArray[np.int64]  # (d,) frequencies of 1 in the columns
     frequencies: NDArray[np.int64]  # of 0, 1, ..., 4095 and larger ones; none with other values
 
     @property
@@ -365,7 +366,7 @@ class _Scan:
         if not self.frequencies.size:
             return False
         is_binary = self.highest <= 1
-        n_ones = int(self.totals[is_binary].sum())
+        n_ones = int(self.ones[is_binary].sum())
         n_zeros = self.n_rows * np.count_nonzero(is_binary) - n_ones
         zeros, *positive = self.frequencies - np.pad([n_zeros, n_ones], (0, _LARGEST_COUNT))
         return bool(zeros > 0 and max(positive[:-1]) == positive[0] > 0)
@@ -387,7 +388,7 @@ class _Scan:
             np.maximum(self.highest, later.highest),
             [*self.zero_rows, *(self.n_rows + row for row in later.zero_rows)],
             [*self.blocks, *later.blocks],
-            self.totals + later.totals,
+            self.ones + later.ones,
             _added(self.frequencies, later.frequencies),
         )
 
@@ -398,7 +399,7 @@ def _scan(view: RowSource, *, digest: bool) -> _Scan:
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
     read = ViewDigest()
-    totals = np.zeros(n_columns)
+    ones = np.zeros(n_columns, dtype=np.int64)
     frequencies = np.zeros(
         _LARGEST_COUNT + 2 if view.view_type == "features" else 0, dtype=np.int64
     )
@@ -407,7 +408,7 @@ def _scan(view: RowSource, *, digest: bool) -> _Scan:
         if frequencies.size:
             frequencies = _added(frequencies, _frequencies(rows))
         if frequencies.size:
-            totals += np.minimum(rows, 2.0).sum(axis=0)
+            ones += np.count_nonzero(rows == 1.0, axis=0)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
@@ -419,18 +420,21 @@ def _scan(view: RowSource, *, digest: bool) -> _Scan:
         highest,
         zero_rows,
         read.blocks(),
-        totals,
+        ones,
         frequencies,
     )
 
 
 def _frequencies(rows: NDArray[np.float64]) -> NDArray[np.int64]:
     """Frequencies of 0, 1, ..., 4095, and of all larger values; none if some are no whole numbers from 0."""
-    for some in (rows[:1], rows):
+    found, values = np.zeros(_LARGEST_COUNT + 2, dtype=np.int64), rows.ravel()
+    for first in range(0, len(values), _COUNTED_TOGETHER):
+        some = values[first : first + _COUNTED_TOGETHER]
         if not ((some >= 0.0) & (some == np.floor(some))).all():
             return np.zeros(0, dtype=np.int64)
-    values = np.minimum(rows, _LARGEST_COUNT + 1).astype(np.int64)
-    return np.bincount(values.ravel(), minlength=_LARGEST_COUNT + 2)
+        whole = np.minimum(some, _LARGEST_COUNT + 1).astype(np.int64)
+        found += np.bincount(whole, minlength=len(found))
+    return found
 
 
 def _added(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
