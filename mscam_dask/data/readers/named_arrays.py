@@ -170,24 +170,20 @@ def _tables_in(
         around = found.around(name)
         if name in found.groups or around & {*may_be_labels}:
             continue
+        ids = ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
+        are_ids = len(ids) > 1 and len({*ids}) == len(ids)
         if wanted is not None and around.isdisjoint(wanted):
             left += [name] if is_matrix(value) else []
         elif is_matrix(value) and (
             min(value.shape) > 0
             if wanted is not None
-            else min(value.shape) >= least_columns and not _are_named_ids(name, value)
+            else min(value.shape) >= least_columns and not are_ids
         ):
             tables[name] = value.T if source.samples_in == "columns" else value
         else:
             others[name] = _describe(value)
     others |= _no_views(found, tables) if wanted is None else {}
     return tables, left, others
-
-
-def _are_named_ids(name: str, value: Any) -> bool:
-    """Return whether a variable with a name of ids is a vector of ids that all differ."""
-    ids = ids_in(value) if id_strength(_own(name)) == CERTAIN else ()
-    return len(ids) > 1 and len({*ids}) == len(ids)
 
 
 def _vectors_of_ids(

@@ -140,10 +140,8 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
         return np.stack([c.astype(float) if c.dtype.kind == "O" else c for c in columns], axis=1)
     if all(isinstance(dtype, np.dtype) for dtype in types):
         # pandas makes Python objects of bool beside numbers, unless it gets the dtype
-        values: NDArray[Any] = frame.to_numpy(dtype=np.result_type(*types))
-        return values
-    values = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
+        return np.asarray(frame.to_numpy(dtype=np.result_type(*types)))
+    return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
