@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,9 @@ EmbeddedView = RidgeView | LinearDiscriminants
 _MIN_PART = 512
 _MAX_PART = 8192
 _PARTS = 8
+
+# Fewest tasks that search in near cells: with few blocks, each has several.
+_MIN_SEARCHES = 32
 
 # Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.
 _VIEWS_TOGETHER = 6
@@ -117,10 +121,12 @@ def _exhaustive(
             )
             for first in range(start, stop, size)
         ]
-        parts.append(
-            searched[0] if len(searched) == 1 else stage.submit(joined_candidates, searched)
-        )
+        parts.append(_joined(stage, searched))
     return Candidates(order, tuple(parts), ((0,),) * len(parts))
+
+
+def _joined(stage: Stage, parts: list[Handle]) -> Handle:
+    return parts[0] if len(parts) == 1 else stage.submit(joined_candidates, parts)
 
 
 def function_of_points(
@@ -159,22 +165,37 @@ def _by_cells(
         for block, (start, stop) in zip(blocks, ranges, strict=True)
     ]
     centers = stage.submit(train_centers, samples, max(1, n // CELL_POINTS), seed)
-    parts = [stage.submit(assigned_cells, block, centers) for block in blocks]
-    index = stage.submit(cut_cells, parts, centers, n_candidates, CELL_POINTS)
+    cells = [stage.submit(assigned_cells, block, centers) for block in blocks]
+    index = stage.submit(cut_cells, cells, centers, n_candidates, CELL_POINTS)
     order = RowOrder(ranges, stage.attribute(index, "order"), stage.attribute(index, "positions"))
-    searched = stage.submit(searched_blocks, index, ranges)
+    n_parts = max(1, _MIN_SEARCHES // len(ranges))
+    edges = [
+        start + (stop - start) * part // n_parts
+        for start, stop in ranges
+        for part in range(n_parts)
+    ]
+    searching = list(itertools.pairwise([*edges, n]))
+    searched = stage.submit(searched_blocks, index, searching, ranges)
     moved = [_moved(stage, view, order) for view in views]
     del blocks
     views.clear()  # rows in the order of the data are freed before the search
-    rows = []
-    for number, needed in enumerate(stage.value(searched)):
+    parts = []
+    for (start, stop), needed in zip(searching, stage.value(searched), strict=True):
         points = [
             stage.submit(
-                searched_points, [view.rows[other] for view in moved], index, other, number, ranges
+                searched_points,
+                [view.rows[block] for view in moved],
+                index,
+                ranges[block],
+                start,
+                stop,
             )
-            for other in needed
+            for block in needed
         ]
-        rows.append(stage.submit(ivf_neighbors, points, index, n_candidates, *ranges[number]))
+        parts.append(stage.submit(ivf_neighbors, points, index, n_candidates, start, stop))
+    rows = [
+        _joined(stage, parts[first : first + n_parts]) for first in range(0, len(parts), n_parts)
+    ]
     return moved, Candidates(order, tuple(rows), _links(stage, rows, ranges))
 
 
@@ -203,24 +224,27 @@ def assigned_cells(views: list[EmbeddedView], trained: NDArray[np.float32]) -> N
     return assign_to_cells(points.stacked(slice(None), np.float32), trained).astype(np.int32)
 
 
-def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:
-    """For each block of rows in the order of the cells, the blocks in which its rows search."""
-    return [blocks_of(index.searched(start, stop), ranges) for start, stop in ranges]
+def searched_blocks(
+    index: IVFIndex, parts: Sequence[tuple[int, int]], ranges: Ranges
+) -> list[tuple[int, ...]]:
+    """For each part of the rows in the order of the cells, the blocks in which its rows search."""
+    return [blocks_of(index.searched(start, stop), ranges) for start, stop in parts]
 
 
 def searched_points(
-    views: list[EmbeddedView], index: IVFIndex, number: int, searching: int, ranges: Ranges
+    views: list[EmbeddedView], index: IVFIndex, block: tuple[int, int], start: int, stop: int
 ) -> NDArray[np.float32]:
-    """Points of the block `number` in which the rows of the block `searching` search."""
-    (start, stop), searched = ranges[number], index.searched(*ranges[searching])
-    mine = searched[(searched >= start) & (searched < stop)] - start
+    """Points of a block of rows in which the rows start … stop − 1 search."""
+    first, end = block
+    searched = index.searched(start, stop)
+    mine = searched[(searched >= first) & (searched < end)] - first
     return np.asarray(complete_embedding(views).stacked(mine, np.float32))
 
 
 def ivf_neighbors(
     parts: list[NDArray[np.float32]], index: IVFIndex, n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
-    """Candidate neighbors of a block of rows in the order of the cells, among `searched_points`."""
+    """Candidate neighbors of some rows in the order of the cells, among `searched_points`."""
     return CandidateEdges(start, *ivf_search(parts, index, n_candidates, start, stop))
 
 
