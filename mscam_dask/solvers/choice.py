@@ -230,7 +230,7 @@ def best_by_borders(
     least as many of the candidate do, and the neighbors explain at least half as many nats.
 
     Of several, supported ones come first, then those with most clusters left when they are merged until all borders hold,
-    then those whose clusters are all large enough for a test, then those with the largest share.
+    then those with the largest share.
     """
     searches: list[Search] = [(points, views, linkages), *earlier]
     own_share = max(explained_share(graphs, partitions[0]) for _, graphs, _ in searches)
@@ -266,8 +266,7 @@ def best_by_borders(
             or (in_case_4 and (all_hold or (n_stand == 0 and corrected.support)))
             or (all_hold and (in_case_1 or (in_case_2 and is_finest())))
         ):
-            are_tested = found.sizes.min() >= SMALLEST
-            better.append((found.support, found.n_supported, are_tested, share, -index))
+            better.append((found.support, found.n_supported, share, -index))
     return -max(better)[-1] if better else 0
 
 

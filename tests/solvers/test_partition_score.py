@@ -387,15 +387,15 @@ def test_clusters_of_one_sample_are_refused() -> None:
     assert best(JointPoints(one, (3, 3)), [halves, single], graphs(single), 3) == 0
 
 
-def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_taken() -> None:
+def test_of_candidates_with_as_many_clusters_left_the_one_with_the_largest_share_is_taken() -> None:
     rows, labels = normals(0, (300, 60, 60), 9.0, 6)
     points, halves = JointPoints(rows, (3, 3)), halves_of(rows[:, 0])
     pairs = np.where(labels == 2, 1, labels)
     small, large = pairs.copy(), pairs.copy()
     small[:3] = 2
     large[:10] = 2
-    found = best(points, [halves, small, large], graphs(small), 3)
-    assert found == 2
+    assert best(points, [halves, small, large], graphs(small), 3) == 1
+    assert best(points, [halves, small, large], graphs(large), 3) == 2
     assert best(points, [halves, small, large, labels], graphs(small), 3) == 3
 
 
