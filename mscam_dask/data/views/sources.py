@@ -258,7 +258,7 @@ def no_memory(file: str, error: MemoryError) -> DataError:
 
 def is_of_file(error: Exception, *, in_own_code: bool = False) -> bool:
     """Return whether an error says that a file is damaged; one that a mistake may raise counts in code of this package only if told."""
-    if isinstance(error, _BAD_VALUES) or type(error).__module__.startswith("scipy.io"):
+    if isinstance(error, _BAD_VALUES) or type(error).__module__.startswith(("scipy.io", "anndata")):
         return True
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

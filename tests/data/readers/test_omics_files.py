@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,15 @@ def test_a_file_without_x_names_the_arrays_that_it_has(tmp_path: Path) -> None:
     path = write(one, tmp_path / "a.h5ad")
     with pytest.raises(DataError):
         read(path)
+
+
+def test_files_without_anndata_tell_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    (tmp_path / "a.h5ad").touch()
+    with pytest.raises(DataError, match=r"pip install 'mscam-dask\[omics\]'"):
+        read(tmp_path / "a.h5ad")
 
 
 @pytest.mark.parametrize("options", [{"max_bytes": 100}, {"samples_in": "columns"}])
