@@ -172,6 +172,39 @@ def test_ids_that_are_not_the_first_column(tmp_path: Path, kind: str, ids: list[
     assert found == "right" or re.match(quotes("refused", "a.csv"), found), found
 
 
+@pytest.mark.parametrize("name", ["bp", "age", ""])
+@pytest.mark.parametrize("is_unique", [True, False])
+@pytest.mark.parametrize("form", ["{0}/{1}", "{1}-{0}"])
+def test_blood_pressures_and_ranges_in_front_are_no_ids(
+    tmp_path: Path, form: str, name: str, *, is_unique: bool
+) -> None:
+    """Site and number of a patient are, also where both are whole numbers; and what has no name, if it is unique."""
+    ranges = [form.format(90 + 5 * row + 4, 90 + 5 * row) for row in range(11)]
+    ranges += [form.format(149, 145) if is_unique else ranges[3]]
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    a.write_text(csv_of(A.set_axis(ranges), name))
+    if is_unique and not name:
+        assert open_store(ingest(a, tmp_path / "s.zarr").output).sample_ids == (*ranges,)
+    else:
+        with raises(DataError, "numbers", "--id-column"):
+            ingest(a, tmp_path / "s.zarr")
+    sites = [f"{1 + row % 3}-{20 + row}" for row in range(12)]
+    b.write_text(csv_of(A.set_axis(sites), name))
+    assert open_store(ingest(b, tmp_path / "t.zarr").output).sample_ids == (*sites,)
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("f{}", False), ("w{}", False), ("S{}", True)])
+def test_numbered_features_of_two_files_are_not_told_to_be_samples(
+    tmp_path: Path, name: str, *, is_told: bool
+) -> None:
+    values = np.random.default_rng(0).normal(size=(12, 10))
+    for stem in "ab":
+        frame = pd.DataFrame(values).rename(columns=name.format)
+        frame.to_csv(tmp_path / f"{stem}.csv", index=False)
+    notes = ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s.zarr").notes
+    assert any("names of columns" in note for note in notes) == is_told
+
+
 def test_few_shared_ids_are_not_joined_silently(tmp_path: Path) -> None:
     mixed = [*TEXTS[:2], *(f"{item}-01A" for item in TEXTS[2:])]
     files = {"a.csv": csv_of(A), "b.csv": csv_of(B.set_axis(mixed))}

@@ -33,7 +33,7 @@ _PADDED = re.compile(r"0\d", re.ASCII)
 _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
 _MONTH = "(jan|feb|mar|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*"
 _AMOUNT = re.compile(
-    r"[-+\d.,_ eEjJ%()]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, (1+2j), 12-34, $5.10, 5.1 mg
+    r"[-+\d.,_ eEjJ%()/]+$|\W*\d+[.,\s]\d|[\W\d_]+$|"  # 1_000, (1+2j), 12-34, $5.10, 5.1 mg
     r"[A-Za-z]{0,3}\s?[$€£¥]|[A-Z]{3}\s[\d']+[.,]\d|"  # R$ 5, CHF 1'000.50
     r"(AUD|BRL|CAD|CHF|CNY|DKK|EUR|GBP|INR|JPY|NOK|PLN|SEK|USD)\s?\d|\w{1,3}\s?=|"  # EUR 5, n=5
     rf"(?i:\d{{1,2}}[-./ ]?{_MONTH}[-./, ]*\d{{2,4}}\b|{_MONTH}[. ]+\d{{1,2}},? \d{{4}})|"  # 01JAN2015, Jan 5, 2015
@@ -44,6 +44,8 @@ _WITH_UNIT = re.compile(
 )  # 5mg, 5 years, 0x1a
 _UNITS = 3  # of a column, such as K and M
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
+_PRESSURE = re.compile(r"[1-9]\d{1,2}/[1-9]\d{1,2}", re.ASCII)
+_RANGE = re.compile(r"(0|[1-9]\d*) ?[-\u2013] ?([1-9]\d*)", re.ASCII)
 _KIND_ROWS = 20
 _LAST_WHOLE = 2**53 - 1  # above it, several whole numbers are one float
 _OF_STATISTICS = re.compile(
@@ -114,6 +116,15 @@ def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
     return all(
         _NAME.fullmatch(text) and (with_numbers or not _AMOUNT.match(text)) for text in texts
     )
+
+
+def are_measured(texts: Sequence[str]) -> bool:
+    """Return whether all are blood pressures, or ranges that do not overlap, such as 0-4 and 5-9."""
+    if not texts or all(map(_PRESSURE.fullmatch, texts)):
+        return len(texts) > 0
+    ranges = {match and (int(match[1]), int(match[2])) for match in map(_RANGE.fullmatch, texts)}
+    ends = [*itertools.chain(*sorted(filter(None, ranges)))]
+    return None not in ranges and ends == sorted(ends)
 
 
 def are_padded(texts: Sequence[str]) -> bool:

@@ -19,6 +19,7 @@ from mscam_dask.data.readers.fields import (
     TRUTH,
     Column,
     are_counted,
+    are_measured,
     are_names,
     are_rising,
     is_missing,
@@ -501,7 +502,8 @@ def _id_column(
     names = [
         place
         for place, column in unique.items()
-        if are_names(column.texts, with_numbers=place == first) and len(column.texts) > 1
+        if len(column.texts) > 1
+        and are_names(column.texts, with_numbers=place == first and not are_measured(column.texts))
     ]
     named = {
         place: column.strength
@@ -518,8 +520,11 @@ def _id_column(
         if (place > 0 and column.has_decimals) or (column.is_unique and place not in unique):
             continue
         known = [text for text in column.texts if not is_missing(text)]
+        is_named = column.strength == CERTAIN
+        if are_measured(known) and not (is_named and column.name):
+            continue
         is_text = place == 0 and are_names(known, with_numbers=True)
-        if (is_text and column.mostly_differs) or column.strength == CERTAIN:
+        if (is_text and column.mostly_differs) or is_named:
             return IdColumn(place, "by its name" if column.strength else "text")
     if first not in unique or first > 0 or not unique[first].is_whole:
         return None

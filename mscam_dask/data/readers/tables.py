@@ -69,6 +69,9 @@ _MEASURE = re.compile(  # in names of columns of which a sample has several
     r"tpm|[fr]pkm|cpm|abundance|quantity|num|frac|percent)(?![^\W_])[\W_]*",
     re.IGNORECASE,
 )
+_NUMBERED = re.compile(
+    r"([FVfvwxz]|(?i:pc|dim|feat(ure)?|col(umn)?|var|factor|component))[ _.]?\d+"
+)
 _HEADINGS = 3  # first rows, of which the first may be a second header
 _ROW_NUMBERS = "row numbers"  # why a column is left out
 _LONG = 3  # columns of a long table: samples, features and values
@@ -112,7 +115,8 @@ def read_tables(
         found = _on_rows(source, rows[source], ids[source], selection)
         keys = {c.name or "": tuple(c.texts) for c in rows[source].texts.values() if c.is_unique}
         found = replace(found, may_be_ids=keys)
-        own = [name.lower() for view in found.views for name in view.feature_names or ()]
+        names = (name for view in found.views for name in view.feature_names or ())
+        own = [name.lower() for name in names if not _NUMBERED.fullmatch(name)]
         theirs = others[source].difference(map(str.lower, found.sample_ids or ()))  # of pairs
         if 2 * sum(name in theirs for name in own) < max(_SOME_SAMPLES, len(own)):
             return found
