@@ -39,7 +39,7 @@ _MIN_PART = 512
 _MAX_PART = 8192
 _PARTS = 8
 
-# Fewest tasks that search in near cells: with few blocks, each has several.
+# Fewest tasks that search in near cells: where blocks are few, several tasks search in each.
 _MIN_SEARCHES = 32
 
 # Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.

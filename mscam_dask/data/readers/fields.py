@@ -120,8 +120,10 @@ def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
 
 def are_measured(texts: Sequence[str]) -> bool:
     """Return whether all are blood pressures, or ranges that do not overlap, such as 0-4 and 5-9."""
-    if not texts or all(map(_PRESSURE.fullmatch, texts)):
-        return len(texts) > 0
+    if not texts:
+        return False
+    if all(map(_PRESSURE.fullmatch, texts)):
+        return True
     ranges = {match and (int(match[1]), int(match[2])) for match in map(_RANGE.fullmatch, texts)}
     ends = [*itertools.chain(*sorted(filter(None, ranges)))]
     return None not in ranges and ends == sorted(ends)

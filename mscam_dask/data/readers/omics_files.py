@@ -1,4 +1,4 @@
-"""Files of AnnData (.h5ad) and MuData (.h5mu): dense arrays through h5py, and what else they hold through anndata."""
+"""Files of AnnData (.h5ad) and MuData (.h5mu), which anndata reads; dense arrays are read with h5py, by blocks."""
 
 from __future__ import annotations
 
@@ -110,10 +110,12 @@ class _Arrays(Mapping[str, Any]):
 
 
 def _in_memory(node: Any, source: Source) -> Any:
-    """What anndata reads of a dataset or group, if it fits into the source's limit."""
+    """Dataset or group as anndata reads it; refused if its datasets exceed the source's limit."""
     from anndata.io import read_elem
 
-    parts = [node] if hasattr(node, "dtype") else [*node.values()]
+    parts = [node]
+    if not hasattr(node, "dtype"):
+        node.visititems(lambda _, part: parts.append(part))
     n_bytes = sum(part.nbytes for part in parts if hasattr(part, "dtype"))
     check_size(source, repr(node.name), n_bytes)
     with warnings.catch_warnings(action="ignore"):  # of files that older versions wrote

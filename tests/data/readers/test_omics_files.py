@@ -149,6 +149,16 @@ def test_files_without_anndata_tell_how_to_install_it(
         read(tmp_path / "a.h5ad")
 
 
+def test_the_limit_counts_codes_and_values_of_categories(tmp_path: Path) -> None:
+    data = anndata_of(RNA)
+    doses = pd.Categorical(np.arange(float(len(IDS))))
+    data.obs = data.obs.assign(**{f"dose{number}": doses for number in range(12)})
+    path = write(data, tmp_path / "a.h5ad")
+    read(Source(path, max_bytes=9000))
+    with pytest.raises(DataError, match="'/obs' would take"):
+        read(Source(path, max_bytes=6000))
+
+
 @pytest.mark.parametrize("options", [{"max_bytes": 100}, {"samples_in": "columns"}])
 def test_limits_and_orientation(tmp_path: Path, options: dict[str, Any]) -> None:
     path = write(anndata_of(sparse.csr_matrix(RNA)), tmp_path / "a.h5ad")
