@@ -198,15 +198,28 @@ class Assessment:
                 f"{borders.p_values.max():.2g}; {RULES.level:g} or less is significant)"
             )
         if self.structure is Structure.CLEAR:
-            small = [str(name) for name in names if name not in stand]
+            small = [name for name in names if name not in stand]
             return (
                 "between clusters there are borders with fewer samples, except for "
-                f"{'clusters' if len(small) > 1 else 'cluster'} {_listed(small[:_NAMED])}, with few samples"
+                f"{_clusters(small)}, with few samples"
             )
-        pairs = [f"{names[i]} and {names[j]}" for i, j in borders.unseparated[:_NAMED]]
-        missing = f"there is no border with fewer samples between clusters {_listed(pairs, ' or ')}"
-        found = f"{len(stand)} of {len(names)} clusters are" if stand else "no cluster is"
-        message = f"{found} separated from all others: {missing}"
+        untested = borders.sizes < SMALLEST
+        pairs = [
+            f"{names[i]} and {names[j]}"
+            for i, j in borders.unseparated
+            if not (untested[i] or untested[j])
+        ]
+        reasons = []
+        if pairs:
+            listed = _listed(pairs[:_NAMED], " or ")
+            reasons = [f"there is no border with fewer samples between clusters {listed}"]
+        if untested.any():
+            small = [names[cluster] for cluster in np.flatnonzero(untested)]
+            reasons += [f"{_clusters(small)} would need {SMALLEST} samples for a test of borders"]
+        found = "no cluster is"
+        if stand:
+            found = f"{len(stand)} of {len(names)} clusters {'are' if len(stand) > 1 else 'is'}"
+        message = f"{found} separated from all others: {', and '.join(reasons)}"
         if not self.n_tried:
             return message
         return (
@@ -269,6 +282,11 @@ class Solution(FitRecords):
     learned_graph = property(attrgetter("arrays.learned_graph"))
     view_embeddings = property(attrgetter("arrays.view_embeddings"))
     view_coordinates = property(attrgetter("arrays.view_coordinates"))
+
+
+def _clusters(names: Sequence[int]) -> str:
+    """Names of some clusters in a sentence, the first ones of many."""
+    return f"cluster{'s' if len(names) > 1 else ''} {_listed([*map(str, names[:_NAMED])])}"
 
 
 def _listed(items: Sequence[str], last: str = " and ") -> str:

@@ -354,7 +354,20 @@ def test_clusters_are_merged_until_all_borders_hold(
         ({}, (50, 40, 30), Structure.CLEAR, (0, 1, 2), "0.01;"),
         # a border may fail with a much smaller cluster
         ({(1, 2): 0.4}, (500, 400, 10), Structure.CLEAR, (0, 1), "except for cluster 2,"),
-        ({(0, 2): 1.0, (1, 2): 1.0}, (500, 400, 4), Structure.PARTLY, (0, 1), "2 of 3 clusters"),
+        (
+            {(0, 2): 1.0, (1, 2): 1.0},
+            (500, 400, 4),
+            Structure.PARTLY,
+            (0, 1),
+            "2 of 3 clusters are separated from all others: cluster 2 would need 5 samples",
+        ),
+        (
+            {(0, 2): 1.0, (1, 2): 1.0, (0, 1): 0.4},
+            (500, 20, 4),
+            Structure.NONE,
+            (),
+            "between clusters 0 and 1, and cluster 2 would need",
+        ),
         ({(1, 2): 0.4}, (50, 40, 30), Structure.PARTLY, (0,), "between clusters 1 and 2"),
         ({(0, 1): 0.3, (1, 2): 0.4}, (50, 40, 30), Structure.NONE, (), "1 and 2 or 0 and 1"),
     ],
