@@ -83,7 +83,9 @@ def file_options(output: str) -> tuple[Option, ...]:
         ),
         click.option("-o", "--output", type=run_directory, metavar="DIR", help=output),
         click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run."),
-        click.option("--dry-run", is_flag=True, help="Estimate memory and time without running."),
+        click.option(
+            "--dry-run", is_flag=True, help="Show the plan and its memory without running."
+        ),
     )
 
 

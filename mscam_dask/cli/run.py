@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
-import timeit
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from dask.utils import parse_bytes
 from msgspec import Struct
 from rich.console import RenderableType
@@ -29,7 +26,6 @@ from mscam_dask.cli.console import (
 )
 from mscam_dask.cli.options import extension_of_directory, installed_extensions
 from mscam_dask.data.store.dataset import open_store
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
@@ -55,17 +51,9 @@ from mscam_dask.pipeline.toml_document import (
     read_document,
     shown,
 )
-from mscam_dask.types.parameters import Parameters
 
 _GIB = 2.0**30
 _MIB = 2.0**20
-
-# Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
-_SHARE_OF_PEAK = 0.25  # speed of a fit relative to a matrix product
-_N_SEARCHES = 10  # neighbor searches of a view: selection of settings, graph, refinement
-_CUT_OPERATIONS = 1.6e6  # of each sample and cluster: spectral cuts and their scores
-_TASK_SECONDS = 0.003
-_SIDE = 384  # of the matrices whose product is timed
 
 _PIPELINE_TABLES = {"data", "cluster"}
 _TLS = ("tls_ca", "tls_cert", "tls_key")
@@ -296,7 +284,6 @@ def plan_run(
             spills = is_large and largest.may_spill(limit, cluster.spill_threshold_bytes(limit))
             result = "it spills results to its disk" if spills else "the fit would be refused"
             memory += f" and HAS ONLY {limit / _GIB:.2f} GiB: {result}"
-        seconds, basis = _time(data, tried, workers, runs, is_warm=bool(start and start.is_warm))
         to_do = "cluster"
         if place.action == "nothing":
             to_do = "nothing: this run has finished"
@@ -317,8 +304,17 @@ def plan_run(
             ("Bytes", f"{data.nbytes / _MIB:.1f} MiB of data, {held}"),
             ("Settings", candidates),
             ("Workers", f"{workers}, {memory}"),
-            ("Time", f"about {duration(seconds)} ({basis})"),
+            *_last_time(runs),
         ]
+
+
+def _last_time(runs: list[StoredRun]) -> list[tuple[str, str]]:
+    """Time of the last clustering that was not reused, if there is one."""
+    for run in runs:
+        if run.record.started_from is not None:
+            taken = duration(run.record.seconds.get("cluster", 0.0))
+            return [("Last time", f"{taken} for {run.data.n_samples} samples in {run.name}")]
+    return []
 
 
 def limit_of(execution: ExecutionTable, workers: int) -> int | None:
@@ -328,55 +324,3 @@ def limit_of(execution: ExecutionTable, workers: int) -> int | None:
     if execution.memory_limit is None:
         return cluster.smallest_memory_bytes() // workers
     return parse_bytes(execution.memory_limit)
-
-
-def operations(
-    data: MultiViewData, parameters: Parameters, n_settings: int, n_iterations: int
-) -> float:
-    """Estimate the floating-point operations of a fit: SVDs, neighbor searches, spectra, cuts, scores, ADMM."""
-    n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
-    ranks = [min(view.shape) for view in data.views]
-    searched = (
-        math.sqrt(n) if parameters.is_large(n) else n
-    )  # searched samples: those of a few index cells, or all
-    setup = sum(
-        2.0 * n * view.shape[1] * rank + 10.0 * rank**3 + _N_SEARCHES * 2.0 * n * searched * rank
-        for view, rank in zip(data.views, ranks, strict=True)
-    )
-    spectrum = 300 * 2.0 * n * 2 * k * 2 * c + 20 * 2.0 * n * (2 * c) ** 2
-    solve = sum(20 * 2.0 * n * rank * 2 * c + 100.0 * (rank + 2 * c) ** 2 * c for rank in ranks)
-    setting = spectrum + _CUT_OPERATIONS * n * c
-    return setup + n_settings * setting + n_iterations * (spectrum / 3 + solve)
-
-
-def _time(
-    data: MultiViewData,
-    tried: tuple[Parameters, ...],
-    workers: int,
-    runs: list[StoredRun],
-    *,
-    is_warm: bool,
-) -> tuple[float, str]:
-    """Estimate the seconds of the fit, from those of the last fit where there is one."""
-    iterations = 2 if is_warm else tried[0].constants.patience + 1
-    iterations = min(iterations, tried[0].max_iter or iterations)
-    for run in runs:
-        fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
-        was_reused = run.record.started_from is None
-        if fit is None or was_reused or seconds <= 0 or fit.n_outer_iterations == 0:
-            continue
-        n_before = len(fit.candidate_settings)
-        n_now = len(tried) if is_warm else max(len(tried), n_before)
-        share = operations(data, tried[0], n_now, iterations) / operations(
-            data, tried[0], n_before, fit.n_outer_iterations
-        )
-        grown = (data.n_samples / run.data.n_samples) ** 2
-        return seconds * grown * share, f"the time of {run.name}"
-    at_once = min(workers, len(data.views))
-    matrix = np.ones((_SIDE, _SIDE))
-    product_s = min(timeit.repeat(lambda: matrix @ matrix, number=1, repeat=3))
-    speed = _SHARE_OF_PEAK * 2.0 * _SIDE**3 / max(product_s, 1e-6)
-    tasks = len(data.views) * (20 * len(tried) + 4 * iterations)
-    total = operations(data, tried[0], len(tried), iterations) / speed + _TASK_SECONDS * tasks
-    basis = "rough estimate from this machine's matrix-multiply speed, within a factor of 3"
-    return total / at_once, f"{basis}; workers need some seconds more"
