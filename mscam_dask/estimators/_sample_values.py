@@ -318,15 +318,22 @@ def _corrected(
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.int64] | None:
-    """Group (n,) of the samples that are equal in every view, −1 for the others; None, without reading wider views, if all differ."""
+def equal_samples(
+    views: Sequence[RowSource], executor: Executor, *, zeros: bool
+) -> NDArray[np.int64] | None:
+    """Group (n,) of the samples that are equal in every view, −1 for the others; None, without reading wider views, if all differ.
+
+    Samples with nothing but `zeros` in every view, such as empty texts, are a group only if that is asked for.
+    """
     n_samples = views[0].n_samples
     rows, groups = np.arange(n_samples), np.zeros(n_samples, dtype=np.int64)
+    are_zero = np.full(n_samples, fill_value=True)
     for view in sorted(views, key=lambda one: one.shape[1]):
         blocks = map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
         keys, present = np.concatenate(blocks), view.present
         if present is not None:  # absent samples are alike in the view
             keys = present.spread(keys, 0)
+        are_zero &= keys == 0
         keys = groups.astype(np.uint64) * _ODD + keys[rows]
         different, counts = np.unique(keys, return_counts=True)
         repeated = different[counts > 1]
@@ -338,7 +345,9 @@ def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.
         rows, groups = rows[equal], groups[equal]
     found = np.full(n_samples, -1, dtype=np.int64)
     found[rows] = groups
-    return found
+    if not zeros:
+        found[are_zero] = -1
+    return found if found.max() >= 0 else None
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:

@@ -375,7 +375,9 @@ class MSCAM(
         for parameters in tried:
             check_memory(data, parameters, executor, view_graphs=choices.initial_graph)
         excluded = self.exclude_views or ()
-        equal = equal_samples([v for v in data.views if v.name not in excluded], executor)
+        used = [view for view in data.views if view.name not in excluded]
+        # samples of zeros alone have no values that tell their class
+        equal = equal_samples(used, executor, zeros=partial_labels is None)
         issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
         known = None
         if partial_labels is not None:

@@ -183,6 +183,11 @@ def test_equal_samples_share_a_label() -> None:
         view[third] = view[first]
     with pytest.raises(DataError):
         fit(views, known)
+    for view in views:  # nothing was measured
+        view[[first, first + 1, third]] = 0.0
+    model = fit(views, known)
+    assert_kept(model.labels_, known)
+    assert model.labels_[first] != model.labels_[third]
 
 
 def test_a_column_of_one_modality_has_to_be_copied() -> None:
