@@ -132,32 +132,11 @@ def check_decimal(dialect: Dialect, where: str) -> str:
     return f"{where}: the point in {marked[0]!r} taken as decimal mark; leave it out if it separates thousands."
 
 
-def check_widths(dialect: Dialect, lines: list[str], n_above: int, where: str) -> None:
-    """Refuse lines above the header, with fewer fields than it has."""
-    rows, width, mark = dialect.rows, dialect.width, dialect.delimiter
-    first = rows[0]
-    if mark is None and not any(
-        len(row) > 1 and all(is_value(field, dialect.decimal) for field in row[1:]) for row in rows
-    ):
-        return  # a text in each line, such as CD4 T cell
-    if len(first) >= width - 1 or len(rows) < 3:
-        return
-    widths = [max(map(len, split_rows([line], mark)), default=0) for line in lines]
-    n_lines = widths.index(width) if width in widths else 1
-    raise DataError(
-        f"{where}: the first line, {shown_fields(first)}, has {len(first)} field(s) where most have {width}, separated by "
-        f"{dialect.name}. Leave out what is above the header (--skip {n_above + n_lines}), write a header with the delimiter "
-        "of the rows, or tell the delimiter (--delimiter)."
-    )
-
-
 def check_positions(lines: list[str], where: str) -> None:
     """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
-    fields = [line.split() for line in lines if line.strip()]
-    touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
-    touching += _touching_integers(rows, fields)
-    if touching:
+    fields = itertools.chain.from_iterable(map(str.split, lines))
+    if touching := [*filter(_RUN_TOGETHER.fullmatch, fields)]:
         raise DataError(
             f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
             f"{OF_FIXED_WIDTH} If that is one number, pass delimiter=' ' (--delimiter ' ')."
@@ -179,18 +158,6 @@ def check_positions(lines: list[str], where: str) -> None:
             "are empty. Write NA in them, convert the file (pandas.read_fwf(...).to_csv(...)), or leave out what is above "
             "the numbers (--skip)."
         )
-
-
-def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
-    """First numbers of columns that are as wide as several of the narrowest one, and full, among aligned whole numbers."""
-    ends = {tuple(stop for _, stop in row) for row in rows}
-    if len(ends) != 1 or len(rows) < 2 or not all(map(str.isdecimal, itertools.chain(*fields))):
-        return []
-    widths = np.diff([0, *ends.pop()])
-    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
-    is_apart = (widths - sizes)[:, 1:].min(initial=2) >= 2  # not by single blanks
-    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
-    return [fields[0][column] for column in np.flatnonzero(is_wide & is_apart)]
 
 
 def fields_of(

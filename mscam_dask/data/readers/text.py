@@ -19,7 +19,6 @@ from mscam_dask.data.readers.dialect import (
     Dialect,
     check_decimal,
     check_positions,
-    check_widths,
     dialect_of,
     fields_of,
     has_header,
@@ -159,8 +158,6 @@ def _checked_dialect(
     dialect = dialect_of(source, lines, source.delimiter or next(iter(told), None))
     if not dialect.rows:
         raise DataError(f"{where} is empty; it needs one line per sample.")
-    if source.delimiter is None:
-        check_widths(dialect, lines, len(above), where)
     doubt = "" if source.decimal else check_decimal(dialect, where)
     if dialect.delimiter is None:
         check_positions(lines, where)
@@ -325,20 +322,11 @@ def _lines(stream: IO[str], source: Source, dialect: Dialect, of_numbers: str) -
 
 
 def _other_width(where: str, dialect: Dialect, row: list[str], index: int) -> DataError:
-    remedy = (
-        "Put quotes around fields that have the delimiter in them, or write the whole matrix of a triangle "
-        "(as.matrix of a dist in R, scipy.spatial.distance.squareform)"
-    )
-    if any("\n" in field for field in row):
-        remedy = "If a quote is not closed there, correct it"
-    elif row[0].startswith(("#", "%", "!")):
-        remedy = f"If it is a comment, set --comment '{row[0][0]}'"
-    elif len(row) < dialect.width:
-        remedy = "Remove the row if it is no sample, or write its empty cells too (all of a triangle: as.matrix in R)"
-        if dialect.delimiter is None:
-            remedy = f"If numbers touch: {OF_FIXED_WIDTH} Else remove the row if it is no sample"
+    of_blanks = f" If numbers touch: {OF_FIXED_WIDTH}" if dialect.delimiter is None else ""
     return DataError(
         f"{where}: row {index} (counted from 0 below the header), {shown_fields(row)}, has {len(row)} field(s) where the "
-        f"first line has {dialect.width}, separated by {dialect.name}. {remedy}, or leave out lines above "
-        "the header (--skip) or comments (--comment), or tell the delimiter (--delimiter)."
+        f"first line, {shown_fields(dialect.rows[0])}, has {dialect.width}, separated by {dialect.name}.{of_blanks} Remove the "
+        "row if it is no sample, write its empty cells too (all of a triangle: as.matrix in R), put quotes around fields that have "
+        "the delimiter in them, close all quotes, or leave out lines above the header (--skip) or comments (--comment), or "
+        "tell the delimiter (--delimiter)."
     )

@@ -307,8 +307,8 @@ TABLE = ["id,a,b", *(f"p{row},{row}.5,{row * row}" for row in range(6))]
 @pytest.mark.parametrize(
     ("lines", "quoted"),
     [
-        (["Table S1", *TABLE], ["Table S1", "--skip 1"]),
-        (["Table S1 of the supplement", "", *TABLE], ["Table S1", "--skip 2"]),
+        (["Table S1", *TABLE], ["Table S1", "--skip"]),
+        (["Table S1 of the supplement", "", *TABLE], ["Table S1", "--skip"]),
         ([*TABLE, "Source: registry"], ["row 6", "Source: registry", "Remove the row"]),
         ([*TABLE[:3], "p9,1", *TABLE[3:]], ["row 2", "p9,1", "empty cells"]),
     ],
