@@ -246,9 +246,7 @@ def needing(source: Source, install: str, instead: str) -> Iterator[None]:
 
 
 @contextmanager
-def unreadable(
-    source: Source, what: str, *, is_text: bool = False, unpacks: bool = False
-) -> Iterator[None]:
+def unreadable(source: Source, what: str, *, unpacks: bool = False) -> Iterator[None]:
     """Turn a library's errors while reading into a DataError that names the file.
 
     A mistake in this package is a defect, unless a reader `unpacks` objects of a file, which may be of any kind.
@@ -264,7 +262,7 @@ def unreadable(
     except Exception as error:
         if not is_of_file(error, in_own_code=unpacks):
             raise
-        if is_text and isinstance(error, UnicodeDecodeError):
+        if isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{source.path} cannot be read as {what}: byte 0x{error.object[error.start]:02x} is not "
                 "UTF-8. Convert text of another encoding (iconv -f ENCODING -t utf-8 FILE, with latin1 or cp932 for "

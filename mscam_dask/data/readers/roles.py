@@ -179,20 +179,14 @@ def values_of(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray
         place = min(bad, key=lambda place: (min(bad[place]), place))
         row = min(bad[place])
         text = bad[place][row]
-        if "\n" in text:
-            remedy = "Close the quote in front of it."
-        elif any(map(str.isdigit, text)) and not text[0].isalpha():
-            remedy = (
-                f"Write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or "
-                "separators of thousands: 1000.5; dates as days, and missing cells as NA. Name a column of ids (--id-column), "
-                "and another delimiter (--delimiter)."
-            )
-        else:
-            remedy = (
-                "Remove these rows if they are units or further headings, or the lines above them if they have the names of columns (--skip); write "
-                "NA for missing cells and numbers for categories (0 and 1 for no and yes); drop these columns, or name them if "
-                "they have ids or labels (--id-column, --labels)."
-            )
+        remedy = (
+            "Close the quote in front of it."
+            if "\n" in text
+            else "Remove these rows if they are units or further headings, or the lines above them if they have the names of columns "
+            f"(--skip); write one number in a cell, with the decimal mark {table.decimal!r} (--decimal), without units or separators of "
+            "thousands: 1000.5; numbers for categories, dates as days, and NA for missing cells; drop these columns, or name them "
+            "if they have ids or labels (--id-column, --labels)."
+        )
         raise DataError(
             f"{table.where}: column {names[place]!r} has {len(bad[place])} value(s) that are not numbers, the "
             f"first {text[:_SHOWN_CHARS]!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "

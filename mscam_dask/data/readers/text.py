@@ -49,7 +49,7 @@ def text_table(
 ) -> Table:
     """Find dialect, header and names of columns of a text table; `open_lines` replaces its file."""
     opened, where = open_lines or (lambda: open_text(source)), where or str(source.path)
-    with unreadable(source, "text", is_text=True), opened() as stream:
+    with unreadable(source, "text"), opened() as stream:
         above, lines = _first_lines(source, stream)
         return _table(source, opened, where, above, lines)
 
@@ -243,7 +243,7 @@ def _blocks(
 ) -> Iterator[Block]:
     """Columns of some rows at a time."""
     size, first = max(1, _BLOCK_FIELDS // dialect.width), 0
-    with unreadable(source, "text", is_text=True), opened() as stream:
+    with unreadable(source, "text"), opened() as stream:
         lines = _lines(stream, source, dialect, "" if texts else where)
         while chunk := [*itertools.islice(lines, size)]:
             if (block := _plain_rows(chunk, dialect, texts, numbers)) is not None:

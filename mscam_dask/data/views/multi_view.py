@@ -68,20 +68,13 @@ class MultiViewData:
         counts = {view.name: view.n_samples for view in self.views}
         if len(set(counts.values())) == 1:
             return
-        remedy = (
-            "Keep the samples that all views share, in the same order, or give rows of NaN for those that a view "
-            "does not have (frame.reindex(ids))."
-        )
-        if min(Counter(counts.values()).values()) > 1:
-            remedy = (
-                "If the views are of several parts, such as training and test samples, read the views of one part (--view NAME for "
-                "each)."
-            )
         known = (*counts.values(), self.views[0].shape[1])
         listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
         raise DataError(
             f"The views have different numbers of samples ({listing}); every view must have "
-            f"one row per sample. {remedy}{next(filter(None, map(self._turn, known)), '')}"
+            "one row per sample. Keep the samples that all views share, in the same order, give rows of NaN for those that a "
+            "view does not have (frame.reindex(ids)), or read the views of one part, such as training samples (--view NAME for "
+            f"each).{next(filter(None, map(self._turn, known)), '')}"
         )
 
     def _turn(self, n_samples: int) -> str:

@@ -30,8 +30,6 @@ MISSING = {
 }
 """Fields, in any case, that stand for a missing value."""
 
-_ROUNDED = re.compile(r"\d([.,]\d+)?E\+\d+")  # 1.23457E+13
-
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters
 # without width and those that turn the direction of text make different ids look the same.
 _UNPRINTABLE = re.compile(
@@ -90,15 +88,10 @@ def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
     if len({*ids}) < len(ids):
         repeated = [name for name, count in Counter(ids).items() if count > 1]
         rows = [row for row, name in enumerate(ids) if name == repeated[0]][:5]
-        if _ROUNDED.fullmatch(repeated[0]):
-            raise DataError(
-                f"Sample ids in {where} are rounded, as spreadsheets show long numbers: {repeated[0]!r} is in rows {rows}. Take them from "
-                "the original file, and give their cells the format of text before export."
-            )
         raise DataError(
             f"{len(repeated)} sample id(s) occur more than once in {where}; the first is {repeated[0]!r}, "
             f"in rows {rows}. Ids must be unique: drop or rename the repeated samples, and spread a long table, with "
-            "several rows for a sample, over columns (pandas: frame.pivot); frames whose index is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
+            "several rows for a sample, over columns (pandas: frame.pivot); spreadsheets round long numbers that are not in the format of text; frames whose index is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
         )
 
 

@@ -114,7 +114,7 @@ def validate(
     pairs = list(zip(data.views, scans, strict=True))
     bad = [view for view, scan in pairs if not scan.is_finite]
     refuse_missing_cells(over(functools.partial(missing_cells, sample_ids=data.sample_ids), bad))
-    marks = {view.name for view, scan in pairs if _are_marks(view, scan)}
+    marks = {view.name for view, scan in pairs if scan.are_marks and view.shape[1] > 1}
     for view, scan in pairs:
         issues += _issues(view, scan)
         if view.name in marks and (
@@ -137,16 +137,6 @@ def validate(
         if digest
     }
     return ValidationReport(tuple(issues), digests)
-
-
-def _are_marks(view: RowSource, scan: _Scan) -> bool:
-    """Return whether several features are 0 and 1 only."""
-    return (
-        view.view_type == "features"
-        and view.shape[1] > 1
-        and scan.highest.max() == 1
-        and all(np.isin(view.read(*edges), (0, 1)).all() for edges in row_ranges(view))
-    )
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -370,6 +360,11 @@ class _Scan:
         n_zeros = self.n_rows * np.count_nonzero(is_binary) - n_ones
         zeros, *positive = self.frequencies - np.pad([n_zeros, n_ones], (0, _LARGEST_COUNT))
         return bool(zeros > 0 and max(positive[:-1]) == positive[0] > 0)
+
+    @property
+    def are_marks(self) -> bool:
+        """Whether all values of features are 0 or 1, and some are 1."""
+        return any(self.frequencies[1:2]) and not any(self.frequencies[2:])
 
     @property
     def is_finite(self) -> bool:
