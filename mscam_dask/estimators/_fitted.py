@@ -17,7 +17,6 @@ from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.data.views.validation import DataIssue
-from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.views import encoded_rows
 from mscam_dask.errors import ConvergenceWarning, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.estimators._inputs import OF_TABLE, views_to_predict
@@ -278,7 +277,7 @@ class FittedMixin:
         names = self.cluster_names_
         return {
             view: np.where(column < 0, -1, names[column])
-            for view, column in zip(self._voting_views(), votes.T, strict=True)
+            for view, column in zip(self.solution_.encoders, votes.T, strict=True)
         }
 
     @property
@@ -307,9 +306,6 @@ class FittedMixin:
             self._membership = self._cross_fitted()
         return self._membership
 
-    def _voting_views(self) -> list[str]:
-        return [view.name for view in self._training.views if view.name in self.solution_.encoders]
-
     def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships and votes of the training samples, each by the voters of the other folds; a large store is read by tasks."""
         folds, (samples, fitting) = folds_of(len(self.labels_)), self._fitting()
@@ -317,13 +313,32 @@ class FittedMixin:
         if len(samples) == len(folds):
             views = self._training_coordinates(samples)
             return fit(views)(views, folds)
-        train = self._training_views()
-        self._check_unchanged(train.views)
-        in_tasks = all(view.recorded_digest for view in train.views)
+        rows = self._training_rows()
+        self._check_unchanged(rows.data.views)
+        in_tasks = all(view.recorded_digest for view in rows.data.views)
         is_open = self.client is not None and self.client.status == "running"
         client = self.client if in_tasks and is_open else None
-        executor = executor_for(client, self.n_jobs if in_tasks else 1)
-        return _votes_by_tasks(self._encoded(train), samples, fit, folds, executor)
+        ranges = list(row_blocks(len(folds), rows.width))
+        with executor_for(client, self.n_jobs if in_tasks else 1) as executor:
+            shared = executor.submit(dataclasses.replace, rows, key="encoders/membership")
+            drawn = [
+                executor.submit(_sampled, shared, start, stop, own, key=f"voters/{start}")
+                for start, stop in ranges
+                if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
+            ]
+            model = executor.submit(_fit_of_drawn, drawn, fit, key="fit_votes")
+            del drawn
+            parts = [
+                executor.submit(
+                    _votes_of_rows,
+                    *(shared, model, folds[start:stop], start, stop),
+                    key=f"votes/{start}",
+                )
+                for start, stop in ranges
+            ]
+            del shared, model
+            membership, preferred = zip(*executor.gather(parts), strict=True)
+        return np.concatenate(membership), np.concatenate(preferred)
 
     def _fitting(self) -> tuple[NDArray[np.int64], dict[str, Any]]:
         """Training samples that vote, and the arguments of `fit_votes` but for their coordinates."""
@@ -345,12 +360,10 @@ class FittedMixin:
 
     def _training_blocks(self) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
         """Start and ridge coordinates by view of each row block of the training samples."""
-        train = self._training_views()
-        loaded = self._coordinates_loaded
+        rows, loaded = self._training_rows(), self._coordinates_loaded
         if loaded is None:
-            self._check_unchanged(train.views)
-        rows = self._encoded(train)
-        for start, stop in row_blocks(train.n_samples, rows.width):
+            self._check_unchanged(rows.data.views)
+        for start, stop in row_blocks(rows.data.n_samples, rows.width):
             yield start, rows(start, stop) if loaded is None else [v[start:stop] for v in loaded]
 
     def _check_unchanged(self, views: Iterable[RowSource]) -> None:
@@ -364,13 +377,12 @@ class FittedMixin:
                 )
 
     def _encoded(self, data: MultiViewData) -> EncodedRows:
-        encoders = {name: self.solution_.encoders[name] for name in self._voting_views()}
-        return EncodedRows(data, encoders)
+        return EncodedRows(data, self.solution_.encoders)
 
-    def _training_views(self) -> MultiViewData:
+    def _training_rows(self) -> EncodedRows:
         """Views of the fit that vote, without ids and labels."""
-        names = self._voting_views()
-        return MultiViewData(tuple(view for view in self._training.views if view.name in names))
+        views = [view for view in self._training.views if view.name in self.solution_.encoders]
+        return self._encoded(MultiViewData(tuple(views)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -403,37 +415,8 @@ class EncodedRows:
         return parts
 
 
-_Votes = tuple[NDArray[np.float64], NDArray[np.int64]]
 _Fit = Callable[[Sequence[NDArray[np.float64]]], CrossFit]
-
-
-def _votes_by_tasks(
-    rows: EncodedRows,
-    samples: NDArray[np.int64],
-    fit: _Fit,
-    folds: NDArray[np.int64],
-    executor: Executor,
-) -> _Votes:
-    """Memberships and votes of training samples, a task for each block of rows."""
-    ranges = list(row_blocks(len(folds), rows.width))
-    with executor:
-        shared = executor.submit(dataclasses.replace, rows, key="encoders/membership")
-        drawn = [
-            executor.submit(_sampled, shared, start, stop, own, key=f"voters/{start}")
-            for start, stop in ranges
-            if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
-        ]
-        model = executor.submit(_fit_of_drawn, drawn, fit, key="fit_votes")
-        del drawn
-        parts = [
-            executor.submit(
-                _votes_of_rows, shared, model, folds[start:stop], start, stop, key=f"votes/{start}"
-            )
-            for start, stop in ranges
-        ]
-        del shared, model
-        membership, preferred = zip(*executor.gather(parts), strict=True)
-    return np.concatenate(membership), np.concatenate(preferred)
+_Votes = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def _sampled(

@@ -196,8 +196,7 @@ def _check_feature_names(
     Warn if only one of the two has names. Columns of a pairwise view may have the `ids` of the fit as names. The numbering
     0, 1, ... of a frame counts as names only if the other view has the same numbers in another order.
     """
-    unnamed_in_fit: list[str] = []
-    unnamed_now: list[str] = []
+    unnamed: dict[str, list[str]] = {"have": [], "have no": []}
     for fitted, new in pairs:
         expected, got = fitted.whole.feature_names, new.feature_names
         if fitted.view_type != "features" and got == ids:
@@ -208,21 +207,15 @@ def _check_feature_names(
             )
         if expected == got:
             continue
-        if expected is None:
-            unnamed_in_fit.append(new.name)
-            continue
-        if got is None:
-            unnamed_now.append(new.name)
-            continue
-        raise DataError(
-            f"View {new.name!r}: feature names must be those of the fit, in their order; {changed_names(expected, got)}. "
-            "Give frames as new[old.columns]."
-        )
-    for views, have, fitted_with in (
-        (unnamed_in_fit, "have", "without"),
-        (unnamed_now, "have no", "with"),
-    ):
+        if expected is not None and got is not None:
+            raise DataError(
+                f"View {new.name!r}: feature names must be those of the fit, in their order; {changed_names(expected, got)}. "
+                "Give frames as new[old.columns]."
+            )
+        unnamed["have" if expected is None else "have no"].append(new.name)
+    for have, views in unnamed.items():
         if views:
+            fitted_with = "without" if have == "have" else "with"
             warnings.warn(
                 f"View(s) {views} {have} feature names, but {estimator} was fitted {fitted_with} "
                 "feature names; columns are taken in their order.",

@@ -23,7 +23,13 @@ _MAX_THREADS = 8
 def executor_for(client: Client | None, n_jobs: object) -> Executor:
     """Executor of a fit: the workers of the client, or `n_jobs` threads of this process."""
     if client is not None:
-        _check_client(client)
+        if not hasattr(client, "submit") or getattr(client, "asynchronous", True):
+            given = repr(client) if isinstance(client, str) else "cluster"
+            raise ConfigurationError(
+                f"client={client!r} is not usable: allowed is a synchronous distributed.Client, such as "
+                f"distributed.Client({given}), or None for threads of this process. Make it without "
+                "asynchronous=True, or call fit in a thread (asyncio.to_thread)."
+            )
         from mscam_dask.engine.executors.dask import DaskExecutor
 
         return DaskExecutor(client)
@@ -34,16 +40,6 @@ def executor_for(client: Client | None, n_jobs: object) -> Executor:
     allowed = Meta(title="a whole number >= 1, or None or -1 for all cores")
     n_threads = check_value("n_jobs", n_jobs, Annotated[Count, allowed])
     return SerialExecutor() if n_threads == 1 else ThreadExecutor(n_threads)
-
-
-def _check_client(client: Any) -> None:
-    if not hasattr(client, "submit") or getattr(client, "asynchronous", True):
-        given = repr(client) if isinstance(client, str) else "cluster"
-        raise ConfigurationError(
-            f"client={client!r} is not usable: allowed is a synchronous distributed.Client, such as "
-            f"distributed.Client({given}), or None for threads of this process. Make it without "
-            "asynchronous=True, or call fit in a thread (asyncio.to_thread)."
-        )
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:

@@ -43,7 +43,7 @@ def fitted_model(estimator: MSCAM) -> FittedModel:
     if n_samples <= SIZES.exact_samples:
         coordinates = tuple(estimator._training_coordinates(np.arange(n_samples)))
     return FittedModel(
-        encoders={name: solution.encoders[name] for name in estimator._voting_views()},
+        encoders=dict(solution.encoders),
         membership=membership,
         view_votes=view_votes,
         coordinates=coordinates,

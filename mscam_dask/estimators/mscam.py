@@ -13,12 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 
-from mscam_dask.data.views.missing_cells import (
-    Imputer,
-    impute_methods,
-    impute_methods_of,
-    impute_views,
-)
+from mscam_dask.data.views.missing_cells import Imputer, impute_methods, impute_views
 from mscam_dask.data.views.validation import repeated_samples, validate
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
@@ -331,14 +326,10 @@ class MSCAM(
         validate_callbacks(self.callbacks, self.checkpoint_store)
         executor = executor_for(self.client, self.n_jobs)
         data, of_table = views_to_fit(self, X)
-        methods_of_store = impute_methods_of(data)  # cells that were imputed when it was written
+        # of cells that were imputed when a store was written, and of those that are imputed here
+        imputers = {view.name: Imputer(view, view.impute) for view in data.views if view.impute}
         methods = impute_methods(self.impute, data.view_names)
-        data, imputers, imputed_shares = impute_views(data, methods)
-        imputers_of_store = {
-            view.name: Imputer(view, methods_of_store[view.name])
-            for view in data.views
-            if view.name in methods_of_store
-        }
+        data, imputers_of_fit, imputed_shares = impute_views(data, methods)
         tried, choices = search_space(self, data)
         first = tried[0]
         n_clusters = None if choices.n_clusters else first.n_clusters
@@ -397,7 +388,7 @@ class MSCAM(
         )
         self._keep_fit(solution, data, batches=of_batches, of_table=of_table)
         self.data_warnings_, self.imputed_shares_ = issues, imputed_shares
-        self._imputers = {**imputers_of_store, **imputers}
+        self._imputers = imputers | imputers_of_fit
         self._training_digests = report.digests
         warn_of(doubts(solution, issues, views_selected=self.exclude_views is None))
         return self
