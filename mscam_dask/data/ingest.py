@@ -32,7 +32,6 @@ from mscam_dask.data.views.sources import (
     RowsOf,
     RowSource,
     changed_names,
-    is_numbering,
     listed,
 )
 from mscam_dask.data.views.validation import check_linked, issues_of_codes, validate_view
@@ -374,13 +373,9 @@ def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
             "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
         )
     differ = f"there are {new.shape[1]} columns and were {old.shape[1]}"
-    before, after = old.feature_names, new.feature_names
-    is_other = old.shape[1] != new.shape[1]
-    if not is_other and before is not None and after is not None and before != after:
-        has_numbers = is_numbering(before) or is_numbering(after)
-        is_other = not has_numbers or sorted(before) == sorted(after)
-        differ = changed_names(before, after)
-    if is_other:
+    if old.shape[1] == new.shape[1]:
+        differ = changed_names(old.feature_names, new.feature_names)
+    if differ:
         raise DataError(
             f"View {old.name!r} has other features than in {where}: {differ}. Give those of the store, in its order "
             "and under its names."

@@ -201,18 +201,14 @@ def _check_feature_names(
         expected, got = fitted.whole.feature_names, new.feature_names
         if fitted.view_type != "features" and got == ids:
             continue
-        if {*(expected or ())} != {*(got or ())}:
-            expected, got = (
-                None if names is None or is_numbering(names) else names for names in (expected, got)
-            )
-        if expected == got:
-            continue
-        if expected is not None and got is not None:
+        if differ := changed_names(expected, got):
             raise DataError(
-                f"View {new.name!r}: feature names must be those of the fit, in their order; {changed_names(expected, got)}. "
-                "Give frames as new[old.columns]."
+                f"View {new.name!r}: feature names must be those of the fit, in their order; {differ}. Give frames as "
+                "new[old.columns]."
             )
-        unnamed["have" if expected is None else "have no"].append(new.name)
+        has, has_now = (bool(names) and not is_numbering(names) for names in (expected, got))
+        if has != has_now:
+            unnamed["have no" if has else "have"].append(new.name)
     for have, views in unnamed.items():
         if views:
             fitted_with = "without" if have == "have" else "with"

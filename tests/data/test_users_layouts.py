@@ -254,13 +254,10 @@ def test_quotes_around_all_fields_say_nothing_about_the_first_line(
     assert read(tmp_path, {"a.csv": text}, (known,)) == "right"
 
 
-@pytest.mark.parametrize("n_names", [3, 5, 8])
 @pytest.mark.parametrize("ids", [["id", "mz"], []])
-def test_decimals_outside_of_those_below_them_are_a_second_header(
-    tmp_path: Path, n_names: int, ids: list[str]
-) -> None:
-    frame = table(n_features=n_names)
-    first = [*ids[:1], *frame.columns], [*ids[1:], *(100.25 + 37 * np.arange(n_names)).astype(str)]
+def test_eight_decimals_that_rise_are_a_second_header(tmp_path: Path, ids: list[str]) -> None:
+    frame = table(n_features=8)
+    first = [*ids[:1], *frame.columns], [*ids[1:], *(100.25 + 37 * np.arange(8)).astype(str)]
     text = "\n".join([*map(",".join, first), frame.to_csv(header=False, index=bool(ids))])
     with raises(DataError, "a.csv", "a0", "100.25", "--skip"):
         notes_on(tmp_path, text)

@@ -18,7 +18,6 @@ from mscam_dask.data.readers.fields import (
     is_number,
     is_value,
     is_whole_number,
-    number_of,
 )
 from mscam_dask.data.views.conversion import CERTAIN, id_strength, label_rank
 from mscam_dask.errors import DataError
@@ -329,10 +328,8 @@ def is_second_header(rows: list[list[str]], decimal: str) -> bool:
     below = [row[-len(named) :] for row in rows[2:] if len(row) == len(second)]
     are_odd = len({*first}) < len(first) or are_rising(named)
     are_odd |= len(named) == len(second) and len({*named}) > 1  # without an id
-    stands_out = _stand_out(named, below, decimal)
-    return (are_odd and _name_decimals(named, below)) or (
-        stands_out and (len(named) >= _RISING or _are_outside(named, below, decimal))
-    )
+    is_axis = len(named) >= _RISING and _stand_out(named, below, decimal)
+    return (are_odd and _name_decimals(named, below)) or is_axis
 
 
 def _name_decimals(numbers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -352,20 +349,4 @@ def _stand_out(numbers: Sequence[str], rows: Sequence[Sequence[str]], decimal: s
         are_rising(numbers[::step], decimal)
         and not any(are_rising(row[::step], decimal) for row in rows[:_NUMBERED])
         for step in (1, -1)
-    )
-
-
-def _are_outside(numbers: list[str], rows: list[list[str]], decimal: str) -> bool:
-    """Return whether each number is outside of those below it, in many rows that are not sorted by it."""
-    if len(rows) < _RISING:
-        return False
-    columns = [
-        [number_of(text, decimal) for text in own if is_number(text, decimal)]
-        for own in zip(numbers, *rows, strict=True)
-    ]
-    return all(
-        len(own) > 1
-        and not min(own[1:]) <= own[0] <= max(own[1:])
-        and sorted(own) not in (own, own[::-1])
-        for own in columns
     )

@@ -378,8 +378,15 @@ def is_numbering(names: Sequence[str]) -> bool:
     return tuple(names) == tuple(map(str, range(len(names))))
 
 
-def changed_names(names: Sequence[str], now: Sequence[str]) -> str:
-    """Say how names of columns are different `now`: the first column that is, and names of one of the two only."""
+def changed_names(names: Sequence[str] | None, now: Sequence[str] | None) -> str:
+    """Say how names of columns are different `now`: the first column that is, and names of one of the two only.
+
+    Empty if they are the same, or one side has none, or a numbering that is not the names of the other in another order.
+    """
+    if names is None or now is None or names == now:
+        return ""
+    if (is_numbering(names) or is_numbering(now)) and {*names} != {*now}:
+        return ""
     column = [*map(str.__eq__, names, now)].index(False)
     told = f"column {column} is {now[column]!r} and was {names[column]!r}"
     for what, some, others in (("new", now, {*names}), ("missing", names, {*now})):

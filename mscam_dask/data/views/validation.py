@@ -522,8 +522,6 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
             f"has {diagonal[far]:.6g} on the diagonal, in row {far}; {rule}. {remedy} declare view_type={other!r} if it "
             f"holds {content}"
         )
-    elif n_different and not (np.triu(corner, 1).any() and np.tril(corner, -1).any()):
-        problem = "has 0 in one triangle. Fill it with the other: numpy.where(matrix == 0, matrix.T, matrix)"
     elif (
         view.view_type == "distance"
         and 2 * n_zero > len(diagonal) ** 2
@@ -536,8 +534,8 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
     elif n_different:
         problem = (
             f"is not symmetric: {n_different} pair(s) of samples differ from their transpose by more than {rounding:.3g}, "
-            f"the most at {where} by {largest:.6g}. {in_order}; if both directions are estimates of one value, pass "
-            "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'"
+            f"the most at {where} by {largest:.6g}. {in_order}; if one triangle has 0, fill it (numpy.where(matrix == 0, matrix.T, matrix)); "
+            "if both directions are estimates of one value, pass (matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'"
         )
     if problem:
         raise DataError(f"{view.view_type.capitalize()} view {view.name!r} {problem}.")
