@@ -15,7 +15,7 @@ from mscam_dask.cli.console import (
     show,
     stored_views_table,
 )
-from mscam_dask.data.ingest import IngestReport, append, ingest
+from mscam_dask.data.ingest import append, ingest
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.open_data import write_store
 from mscam_dask.pipeline.settings import DataTable
@@ -53,7 +53,17 @@ def ingest_files(
         **options,
     )
     write = append if append_samples else partial(ingest, overwrite=overwrite)
-    _show(write_store(data, output, write))
+    report = write_store(data, output, write)
+    classes = "none" if report.n_classes is None else f"{report.n_classes} classes"
+    rest = [
+        ("Ground truth", classes),
+        ("Sample ids", "yes" if report.has_sample_ids else "none, samples are identified by row"),
+        ("Digest", report.digest),
+        *(("Note", note) for note in report.notes),
+        ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
+    ]
+    table = stored_views_table(report.views)
+    show(results_console(), table, *origin_tables(report.origin), key_values(rest))
     return 0
 
 
@@ -68,19 +78,6 @@ def _by_view(option: str, texts: tuple[str, ...]) -> Any:
             "views, or VIEW=VALUE for each view that differs from the default."
         )
     return {name: value for name, _, value in pairs} or None
-
-
-def _show(report: IngestReport) -> None:
-    classes = "none" if report.n_classes is None else f"{report.n_classes} classes"
-    rest = [
-        ("Ground truth", classes),
-        ("Sample ids", "yes" if report.has_sample_ids else "none, samples are identified by row"),
-        ("Digest", report.digest),
-        *(("Note", note) for note in report.notes),
-        ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
-    ]
-    views = stored_views_table(report.views)
-    show(results_console(), views, *origin_tables(report.origin), key_values(rest))
 
 
 def make_tls_directory(directory: Path, *, days: float, renew: bool) -> int:

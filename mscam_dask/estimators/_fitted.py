@@ -61,10 +61,7 @@ def _fitted(function: Callable[[Any], _Value]) -> _Value:
 
 
 class FittedMixin:
-    """Mixin for estimators with the attributes of a fit and prediction by neighbors in the ridge embedding.
-
-    Attributes for users are in the docstring of `MSCAM`.
-    """
+    """Mixin with the attributes of a fit (docstring of `MSCAM`) and prediction by neighbors."""
 
     client: Client | None
     n_jobs: int | None

@@ -114,11 +114,7 @@ class PinnedBlas:
 
     @classmethod
     def pin_permanently(cls) -> None:
-        """Limit a worker's thread, and its process unless a fit in this process does.
-
-        This does not count as a fit: a worker inside the driver's process may start a task after
-        its fit has ended, and the next fit still sets and restores the limit.
-        """
+        """Limit a worker's thread and process; not as a fit, after whose end a task may start."""
         cls.pin_thread()
         cls._blas.enter_permanently()
 
@@ -167,22 +163,12 @@ def prepare_process() -> None:
         keep_loaded_objects()
 
 
-def prepare_worker() -> None:
-    """Prepare the process and the thread of a worker for tasks."""
-    PinnedBlas.pin_permanently()
-    prepare_process()
-
-
 _resident_bytes = [0]
 """Smallest resident set of this process since freed memory was last returned, 0 before."""
 
 
 def return_freed_memory() -> bool:
-    """Return free memory anywhere in the heap to the system, if the process has grown by 64 MiB.
-
-    For use after each task of a process in which `keep_freed_memory` undid Dask's setting;
-    elsewhere it does nothing. Growth by memory in use costs one useless call for each 64 MiB.
-    """
+    """Return free memory to the system after growth by 64 MiB, where Dask's setting is undone."""
     if not keep_freed_memory():
         return False
     process = psutil.Process()

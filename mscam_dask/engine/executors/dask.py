@@ -36,7 +36,6 @@ from mscam_dask.engine.executors._process import (
     aligned,
     make_measurable,
     prepare_process,
-    prepare_worker,
     return_freed_memory,
 )
 from mscam_dask.engine.executors.base import Handle
@@ -465,7 +464,8 @@ def _scheduler_lost() -> SchedulerLostError:
 
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
-    prepare_worker()
+    PinnedBlas.pin_permanently()
+    prepare_process()
     result = function(*(aligned(argument) for argument in args))
     return_freed_memory()
     make_measurable(result)
