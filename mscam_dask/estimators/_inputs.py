@@ -52,10 +52,32 @@ def views_to_predict(estimator: MSCAM, X: Any) -> MultiViewData:
         is_compared, may_lack_views = hasattr(estimator, OF_TABLE[0]), False
         if is_compared or not is_frame(X):
             given = _validated_table(estimator, X, reset=False)
-    fitted = estimator._training.views
-    types = {view.name: view.view_type for view in fitted if view.view_type != "features"}
+    training = estimator._training
+    types = {view.name: view.view_type for view in training.views if view.view_type != "features"}
     data = as_multi_view(given, view_type=types, is_new=True)
-    return _as_fitted(estimator, data, may_lack_views=may_lack_views, is_compared=is_compared)
+    ids, excluded = training.sample_ids, estimator.excluded_views_
+    new = {view.name: _in_order(view, ids) for view in data.views}
+    may_lack_views &= any(name not in excluded for name in new)
+    fitted = {
+        view.name: view for view in training.views if view.name in new or view.name not in excluded
+    }
+    expected = {
+        name: view.shape[1] if view.view_type == "features" else view.n_samples
+        for name, view in fitted.items()
+    }
+    asked = [name for name in fitted if name in new or not may_lack_views]
+    got = {name: view.shape[1] for name, view in new.items()}
+    if got != {name: expected[name] for name in asked}:
+        raise DataError(
+            f"The views of the fit have these numbers of columns: {expected}; got {got}. "
+            "Give the same views, by the same names, with the same features; views that the new "
+            "samples do not have may be missing from a mapping, or None in a sequence."
+        )
+    pairs = [(fitted[name], new[name]) for name in asked]
+    if not is_compared:
+        _check_feature_names(pairs, ids, type(estimator).__name__)
+    views = [_checked(estimator, *pair) for pair in pairs if pair[1].name not in excluded]
+    return dataclasses.replace(data, views=tuple(views))
 
 
 def _by_name(X: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
@@ -98,38 +120,6 @@ def _validated_table(estimator: MSCAM, X: Any, *, reset: bool) -> Any:
         raise DataError(f"{error}{remedy}") from error
 
 
-def _as_fitted(
-    estimator: MSCAM, data: MultiViewData, *, may_lack_views: bool, is_compared: bool
-) -> MultiViewData:
-    """Views in the order of the fit; scikit-learn has already compared the feature names if `is_compared`."""
-    ids = estimator._training.sample_ids
-    given = {view.name: _in_order(view, ids) for view in data.views}
-    excluded = estimator.excluded_views_
-    may_lack_views &= any(name not in excluded for name in given)
-    fitted = {
-        view.name: view
-        for view in estimator._training.views
-        if view.name in given or view.name not in excluded
-    }
-    expected = {
-        name: view.shape[1] if view.view_type == "features" else view.n_samples
-        for name, view in fitted.items()
-    }
-    asked = [name for name in fitted if name in given or not may_lack_views]
-    got = {name: view.shape[1] for name, view in given.items()}
-    if got != {name: expected[name] for name in asked}:
-        raise DataError(
-            f"The views of the fit have these numbers of columns: {expected}; got {got}. "
-            "Give the same views, by the same names, with the same features; views that the new "
-            "samples do not have may be missing from a mapping, or None in a sequence."
-        )
-    pairs = [(fitted[name], given[name]) for name in asked]
-    if not is_compared:
-        _check_feature_names(pairs, ids, type(estimator).__name__)
-    views = [_checked(estimator, *pair) for pair in pairs if pair[1].name not in excluded]
-    return dataclasses.replace(data, views=tuple(views))
-
-
 def _checked(estimator: MSCAM, fitted: RowSource, new: RowSource) -> RowSource:
     """View of new samples with the columns of the fit, imputed and checked."""
     if new.view_type != "features" and fitted.present is not None:
@@ -139,7 +129,19 @@ def _checked(estimator: MSCAM, fitted: RowSource, new: RowSource) -> RowSource:
         if np.isnan(rows).any():
             new = with_rows(new, estimator._imputers[new.name](rows))
     check_values(new)
-    _check_pairs(fitted, new)
+    if new.view_type == "features" or new.shape != fitted.shape:
+        return new
+    # a pairwise view whose columns are the new samples, too, is symmetric, and not that of the fit
+    n = min(64, new.shape[0])
+    corner, of_fit = (view.read(0, n)[:, :n] for view in (new, fitted))
+    own = corner.diagonal()
+    has_diagonal = own.min() > 0 if new.view_type == "kernel" else own.max() <= 1e-6 * corner.max()
+    is_of_fit = np.allclose(corner, of_fit, atol=1e-3 * np.abs(corner).max())
+    if has_diagonal and np.allclose(corner, corner.T, atol=0) and not is_of_fit:
+        raise DataError(
+            f"View {new.name!r} is symmetric, as if its columns were the new samples; allowed is a column for each sample of "
+            "the fit. Give the values between the new samples and those of the fit."
+        )
     return new
 
 
@@ -154,22 +156,6 @@ def _in_order(view: RowSource, ids: Sequence[str] | None) -> RowSource:
         return view
     whole = dataclasses.replace(rows, columns=places_of(names, ids))
     return dataclasses.replace(view, source=whole) if isinstance(view, PresentRows) else whole
-
-
-def _check_pairs(fitted: RowSource, new: RowSource) -> None:
-    """Refuse a pairwise view of new samples whose columns are these, too: it is symmetric, and not that of the fit."""
-    if new.view_type == "features" or new.shape != fitted.shape:
-        return
-    n = min(64, new.shape[0])
-    corner, of_fit = (view.read(0, n)[:, :n] for view in (new, fitted))
-    own = corner.diagonal()
-    has_diagonal = own.min() > 0 if new.view_type == "kernel" else own.max() <= 1e-6 * corner.max()
-    is_of_fit = np.allclose(corner, of_fit, atol=1e-3 * np.abs(corner).max())
-    if has_diagonal and np.allclose(corner, corner.T, atol=0) and not is_of_fit:
-        raise DataError(
-            f"View {new.name!r} is symmetric, as if its columns were the new samples; allowed is a column for each sample of "
-            "the fit. Give the values between the new samples and those of the fit."
-        )
 
 
 def _is_plain_table(X: Any) -> bool:
@@ -206,7 +192,7 @@ def _check_feature_names(
                 f"View {new.name!r}: feature names must be those of the fit, in their order; {differ}. Give frames as "
                 "new[old.columns]."
             )
-        has, has_now = (bool(names) and not is_numbering(names) for names in (expected, got))
+        has, has_now = (bool(names and not is_numbering(names)) for names in (expected, got))
         if has != has_now:
             unnamed["have no" if has else "have"].append(new.name)
     for have, views in unnamed.items():
@@ -216,5 +202,5 @@ def _check_feature_names(
                 f"View(s) {views} {have} feature names, but {estimator} was fitted {fitted_with} "
                 "feature names; columns are taken in their order.",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
