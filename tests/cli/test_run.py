@@ -66,7 +66,6 @@ def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
     ("arguments", "code", "parts"),
     [
         (["absent.toml"], 2, ["absent.toml"]),
-        (["tiny.toml", "--set", "cluster.alhpa=1"], 2, ["cluster.alhpa=1", "'alpha'"]),
         (["tiny.toml", "--set", "run.seed=2", "--set", "run.seed=4"], 2, ["2 and 4"]),
         (["tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
         (["tiny.toml", "-o", "."], 2, ["tiny.npz"]),

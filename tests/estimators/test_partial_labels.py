@@ -216,7 +216,6 @@ def test_metadata_routing() -> None:
     [
         ([0] * (N - 1), C, DataError, (N - 1, N)),
         ([-1] * N, C, DataError, ("no known label",)),
-        (["", None] * (N // 2), C, DataError, ("no known label",)),
         ([*range(6), *[-1] * (N - 6)], 5, ConfigurationError, (5, 6)),
         (["a", "b", *["unknown"] * (N - 2)], 2, ConfigurationError, (3, "unknown")),
         ([row % 3 for row in range(N)], C, ConfigurationError, (C, 3)),

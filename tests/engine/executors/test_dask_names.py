@@ -104,7 +104,7 @@ def test_the_processes_of_all_workers_are_prepared_before_their_first_task() -> 
 
 def test_a_worker_that_loads_for_long_goes_on_with_it_in_its_first_task() -> None:
     def slow() -> None:
-        time.sleep(3.0)
+        time.sleep(2.0)
 
     with (
         local_client(1) as client,
