@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -24,14 +25,14 @@ from tests.monitor.report.made_up import block_graph, made_up_content
 
 HOSTILE = "<script>alert(1)</script>"
 
-Open = Callable[[RunContent], str]
+Open = Callable[[str], str]
 
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Open:
-    def show(content: RunContent) -> str:
+    def show(page: str) -> str:
         path = tmp_path / "report.html"
-        path.write_text(run_page(content), encoding="utf-8")
+        path.write_text(page, encoding="utf-8")
         browser.open(path.as_uri())
         return path.as_uri()
 
@@ -41,6 +42,12 @@ def open_page(browser: Browser, tmp_path: Path) -> Open:
 def content(**options: Any) -> RunContent:
     labels = np.random.default_rng(0).permutation(np.arange(240) % 4)
     return made_up_content(labels, labels_true=labels, **options)
+
+
+@functools.cache
+def page(**options: Any) -> str:
+    """A page that several tests open."""
+    return run_page(content(**options))
 
 
 def hover(browser: Browser, selector: str, x: int = 0, y: int = 0) -> None:
@@ -64,7 +71,7 @@ def tip(browser: Browser) -> str:
 
 
 def test_it_opens_in_silence_and_answers_the_pointer(browser: Browser, open_page: Open) -> None:
-    address = open_page(content())
+    address = open_page(page())
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith("data:")] == [address]
     browser.screenshot("report")
@@ -98,7 +105,7 @@ def test_it_opens_in_silence_and_answers_the_pointer(browser: Browser, open_page
 
 
 def test_clusters_axes_lines_and_rows_are_chosen(browser: Browser, open_page: Open) -> None:
-    open_page(content())
+    open_page(page())
     away = "return document.querySelectorAll('path.dots.away').length"
     for n_away in (3 * 3, 0):  # three other clusters in three plots
         browser.run("document.querySelector('[data-pick=\"2\"]').click()")
@@ -138,13 +145,13 @@ def test_an_error_of_a_script_and_what_cannot_be_loaded_are_complaints(
 
 
 def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
-    ids = [f"{HOSTILE}{row}" for row in range(240)]
+    ids = tuple(f"{HOSTILE}{row}" for row in range(240))
     open_page(
-        content(
+        page(
             views=(HOSTILE, "b"),
             name=HOSTILE,
             sample_ids=ids,
-            label_names=[HOSTILE, "<img src=x onerror=alert(2)>", "c", "d"],
+            label_names=(HOSTILE, "<img src=x onerror=alert(2)>", "c", "d"),
         )
     )
     assert browser.complaints() == []  # an alert would also make every later call fail
@@ -166,7 +173,7 @@ def test_samples_are_colored_by_a_property(browser: Browser, open_page: Open) ->
     sites = np.array(["north", HOSTILE, None], dtype=object)[np.arange(240) % 3]
     sites[:3] = None
     age = np.where(np.arange(240) % 8 == 0, np.nan, np.linspace(20, 70, 240))
-    open_page(content(columns={"site": sites, "age": age}))
+    open_page(run_page(content(columns={"site": sites, "age": age})))
     options = browser.run(
         "return [...document.querySelector('[data-color]').options].map(o => o.text)"
     )
@@ -219,7 +226,7 @@ def test_every_figure_is_saved_as_svg_and_its_numbers_as_csv(
     made = dataclasses.replace(made, result=dataclasses.replace(made.result, arrays=arrays))
     folder = {"behavior": "allow", "downloadPath": str(tmp_path)}
     browser.driver.execute_cdp_cmd("Page.setDownloadBehavior", folder)
-    open_page(made)
+    open_page(run_page(made))
     figures = browser.run(
         "return [...document.querySelectorAll('main figure svg, svg.tree, ol.bars')].map("
         "e => e.dataset.export)"
@@ -266,14 +273,14 @@ def test_saved_figures_are_for_white_paper(browser: Browser, open_page: Open) ->
     for scheme in ("light", "dark"):
         feature = {"name": "prefers-color-scheme", "value": scheme}
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        open_page(content())
+        open_page(page())
         pictures.append([saved(browser, f"{name} as SVG") for name in ("graph", "score")])
     assert pictures[0] == pictures[1]
 
 
 @pytest.mark.thorough
 def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) -> None:
-    open_page(content())
+    open_page(page())
     reached: list[str] = []
     for _ in range(300):
         ActionChains(browser.driver).send_keys(Keys.TAB).perform()
@@ -306,7 +313,7 @@ def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) ->
 
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_runs_over_the_side(browser: Browser, open_page: Open, width: int) -> None:
-    open_page(content(name="a-rather-long-name-of-a-pipeline-" * 3))
+    open_page(page(name="a-rather-long-name-of-a-pipeline-" * 3))
     browser.resize(width, 900)
     browser.wait_for(
         f"a page of {width} pixels",
@@ -317,7 +324,7 @@ def test_nothing_runs_over_the_side(browser: Browser, open_page: Open, width: in
 
 
 def test_print(browser: Browser, open_page: Open) -> None:
-    open_page(content())
+    open_page(page())
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     hidden = (
         "return ['nav', '.tools', '.show'].map("
