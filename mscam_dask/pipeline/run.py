@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
-from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.results import read_model, write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.data.store.object_store import Location, as_location
@@ -396,7 +395,8 @@ class Run:
             )
             directory.write(directory.labels, content)
             clusters.write(directory.result)
-            tables = samples_files(directory.result, opened.data)
+            model = read_model(directory.result, FittedModel)
+            tables = samples_files(clusters.labels, model, opened.data)
             if clusters.moved is not None:
                 tables[directory.moved.name] = clusters.moved
             for file, text in tables.items():
@@ -504,9 +504,10 @@ def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> run_record.Batches
     )
 
 
-def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
-    """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
-    labels, model = read_result(result).labels, read_model(result, FittedModel)
+def samples_files(
+    labels: NDArray[np.int64], model: FittedModel, data: MultiViewData
+) -> dict[str, bytes]:
+    """Return samples.csv, and samples.parquet where pyarrow is installed, of labels (n,) and their model."""
     names = np.unique(labels)
     votes = {
         view: np.where(column < 0, column, names[column])
